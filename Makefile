@@ -1,0 +1,51 @@
+# All of it from a bare Python of 3.11 to 3.13: the first call makes .venv, later ones find it ready.
+# Everything runs on CPUs, without root, and needs the network only for the first call.
+
+VENV := .venv/bin
+# Files that end in _train.py are what a benchmark runs, not benchmarks.
+BENCHES := $(filter-out %_train.py,$(wildcard benchmarks/*.py))
+PYTEST := $(VENV)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help env demo test slow check format bench weights docs clean
+
+help: ## show this
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+env: ## make .venv from uv.lock
+	@sh tools/bootstrap.sh
+
+demo: env ## one job through a tray fault and a rack fault, on two simulated racks
+	$(VENV)/rackyard demo --out out/demo
+
+test: env ## the quick test suite, with the corpus tests where the corpus is there
+	$(PYTEST) -m "not slow"
+
+slow: env ## the tests that take long
+	$(PYTEST) -m slow
+
+check: env ## format, lint, types, floors, docs
+	$(VENV)/ruff format --check .
+	$(VENV)/ruff check .
+	$(VENV)/mypy
+	$(VENV)/lint-imports --no-logo
+	$(PYTEST) -q tests/test_house.py
+	NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict --quiet
+
+format: env ## put the code in form
+	$(VENV)/ruff check --fix .
+	$(VENV)/ruff format .
+
+bench: env ## run every benchmark and print its table
+	@for file in $(BENCHES); do echo "== $$file"; $(VENV)/python "$$file" || exit 1; done
+
+weights: env ## train the 3D model's committed weights anew (about 40 minutes of one core)
+	$(VENV)/python -m rackyard.shape3d.weights
+
+docs: env ## write the generated pages and build the site into site/
+	$(VENV)/python -m rackyard.jobs.specdoc > docs/job-spec.md
+	NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+clean: ## remove what is made, except .venv
+	rm -rf out build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

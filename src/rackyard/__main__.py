@@ -1,0 +1,5 @@
+"""`python -m rackyard`."""
+
+from rackyard.cli import main
+
+main()

@@ -1,0 +1,54 @@
+"""`rackyard attempts`: fault, advice, action and resumed step of each attempt, with times."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rackyard.cli.common import clock, emit, open_home, output_option, plain, print_table, span, state_option
+
+if TYPE_CHECKING:
+    from rackyard.jobs.state import JobState
+
+
+@click.command("attempts")
+@click.argument("job")
+@output_option
+@state_option
+def attempts(job: str, output: str, state: Path) -> None:
+    """Show what ended each attempt of JOB, what was done about it, and what it cost."""
+    from rackyard.jobs.recovery import recoveries
+
+    store = open_home(state).store
+    found = store.state(store.resolve(job))
+    data = {
+        "attempts": [plain(attempt) for attempt in found.attempts],
+        "recoveries": [{**plain(item), "total": item.total} for item in recoveries(found)],
+    }
+    emit(output, data, lambda: show(found))
+
+
+def show(found: "JobState") -> None:
+    """Print the attempts and the split of each recovery."""
+    from rackyard.jobs.recovery import PARTS, recoveries
+    from rackyard.placement import decode
+
+    rows = []
+    for attempt in found.attempts:
+        seats = "; ".join(
+            f"{segment.rack}[{','.join(segment.nodes)}]" for segment in decode(dict(attempt.placement)).segments
+        )
+        fault = attempt.fault.summary if attempt.fault is not None else attempt.outcome or "-"
+        action = attempt.advice.action if attempt.advice is not None else "-"
+        began = clock(attempt.launched.wall) if attempt.launched is not None else "-"
+        resumed = "-" if attempt.resume_step is None else attempt.resume_step
+        rows.append((attempt.number, began, resumed, attempt.step, fault, action, seats))
+    print_table(["attempt", "launched", "resumed", "step", "fault", "action", "seats"], rows)
+    split = recoveries(found)
+    if split:
+        click.echo("")
+        costs = [
+            (item.attempt, item.cause, span(item.total), *(span(item.parts[part]) for part in PARTS), item.steps_lost)
+            for item in split
+        ]
+        print_table(["attempt", "fault", "recovered in", *PARTS, "steps lost"], costs)

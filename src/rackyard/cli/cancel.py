@@ -1,0 +1,30 @@
+"""`rackyard cancel`: end a job."""
+
+from pathlib import Path
+
+import click
+
+from rackyard.cli.common import open_home, state_option
+
+
+@click.command("cancel")
+@click.argument("job")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what would be cancelled; cancel nothing.")
+@state_option
+def cancel(job: str, yes: bool, dry_run: bool, state: Path) -> None:
+    """End JOB: SIGTERM, and SIGKILL to what is left after the grace time."""
+    from rackyard.jobs.events import CancelRequested
+
+    store = open_home(state).store
+    found = store.state(store.resolve(job))
+    if found.phase.over:
+        click.echo(f"{found.job} is {found.phase} already")
+        return
+    if dry_run:
+        click.echo(f"would cancel {found.job} ({found.phase}, step {found.best_step})")
+        return
+    if not yes:
+        click.confirm(f"cancel {found.job} ({found.phase}, step {found.best_step})?", abort=True)
+    store.append(found.job, [CancelRequested()])
+    click.echo(f"{found.job}: cancel requested")

@@ -1,0 +1,88 @@
+"""What the commands share: the state folder option, tables and machine-readable output."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rackyard.controller.home import Home
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+state_option = click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=True),
+    default=lambda: Path(os.environ.get("RACKYARD_STATE", "~/.rackyard")).expanduser(),
+    show_default="RACKYARD_STATE or ~/.rackyard",
+    help="Folder of the store, the journals and the logs.",
+)
+output_option = click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
+)
+
+
+def open_home(state: Path) -> "Home":
+    """The state folder, opened. Imported late: it brings the database with it."""
+    from rackyard.controller.home import Home
+
+    return Home(state)
+
+
+def emit(output: str, data: Any, table: Callable[[], None]) -> None:
+    """Print `data` as JSON or YAML, or call `table`."""
+    if output == "json":
+        import json
+
+        click.echo(json.dumps(data, indent=2, default=str))
+    elif output == "yaml":
+        from ruamel.yaml import YAML
+
+        writer = YAML(typ="safe", pure=True)
+        writer.default_flow_style = False
+        writer.dump(data, sys.stdout)
+    else:
+        table()
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Columns padded to their content: never cut and never folded, whatever the terminal's width."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[at]) for row in [list(headers), *cells]) for at in range(len(headers))]
+    for row in [[header.upper() for header in headers], *cells]:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def ago(wall: float) -> str:
+    """How long ago a time was, e.g. `3m`."""
+    return span(max(0.0, time.time() - wall))
+
+
+def span(seconds: float | None) -> str:
+    """A duration for people, e.g. `0.42s`, `12s`, `3m`, `2h`; `-` for one that is not known."""
+    if seconds is None:
+        return "-"
+    if seconds < 10:
+        return f"{seconds:.2f}s"
+    for limit, unit, size in ((120, "s", 1), (7200, "m", 60), (172800, "h", 3600)):
+        if seconds < limit:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds / 86400:.0f}d"
+
+
+def clock(wall: float) -> str:
+    """A time of day with milliseconds, e.g. `14:03:07.250`."""
+    return time.strftime("%H:%M:%S", time.localtime(wall)) + f".{int(wall % 1 * 1000):03d}"
+
+
+def plain(event: Any) -> Mapping[str, Any]:
+    """A dataclass as plain data."""
+    import msgspec
+
+    data = msgspec.to_builtins(event)
+    assert isinstance(data, Mapping)
+    return data

@@ -1,0 +1,155 @@
+"""`rackyard nodes`: what nodes there are, how they are and who uses them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rackyard.cli.common import emit, open_home, output_option, plain, print_table, state_option
+
+if TYPE_CHECKING:
+    from rackyard.fabric import Node, Site
+    from rackyard.placement import Occupancy
+
+site_option = click.option(
+    "--site", "file", type=click.Path(path_type=Path), help="Site file; default: the state folder's site."
+)
+
+
+@click.group("nodes", context_settings={"help_option_names": ["-h", "--help"]})
+def nodes() -> None:
+    """Show nodes and their use."""
+
+
+@nodes.command("ls")
+@site_option
+@output_option
+@state_option
+def ls(file: Path | None, output: str, state: Path) -> None:
+    """List the nodes."""
+    site, occupancy = look(file, state)
+    data = [summary(node, occupancy) for node in site.nodes]
+    emit(output, {**origin(site), "nodes": data}, lambda: show_table(site, data))
+
+
+@nodes.command("show")
+@click.argument("name")
+@site_option
+@output_option
+@state_option
+def show(name: str, file: Path | None, output: str, state: Path) -> None:
+    """Show one node: its GPUs, NICs, rails and NUMA nodes."""
+    site, occupancy = look(file, state)
+    node = site.node(known(name, [node.name for node in site.nodes], "node"))
+    data = {**origin(site), **plain(node), "in_use": sorted(occupancy.busy(name))}
+    emit(output, data, lambda: show_node(site, node, occupancy))
+
+
+def look(file: Path | None, state: Path) -> "tuple[Site, Occupancy]":
+    """The site with what is out of use, and what jobs hold on it; with a site file, that site unused.
+
+    UsageError for a missing file, SpecError for a bad one.
+    """
+    from rackyard.errors import UsageError
+    from rackyard.fabric import load
+    from rackyard.placement import Occupancy
+
+    if file is not None:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            raise UsageError("the site file can't be read", where=str(file), why=reason) from None
+        return load(text, str(file)), Occupancy()
+    from rackyard.controller.loop import occupancy_of
+    from rackyard.jobs.site import SITE_STREAM, cordons, with_cordons
+
+    home = open_home(state)
+    site = with_cordons(home.site(), cordons(home.store.records(SITE_STREAM)))
+    live = [home.store.state(str(row["job"])) for row in home.store.jobs(live_only=True)]
+    return site, occupancy_of(live, site)
+
+
+def known(name: str, names: list[str], what: str) -> str:
+    """`name` when it is one of `names`. UsageError with the nearest one when it is not."""
+    import difflib
+
+    from rackyard.errors import UsageError
+
+    if name in names:
+        return name
+    near = difflib.get_close_matches(name, names, 1)
+    raise UsageError(
+        f"there is no {what} {name!r}", fix=f"did you mean {near[0]}?" if near else f"see `rackyard {what}s ls`"
+    )
+
+
+def origin(site: "Site") -> dict[str, Any]:
+    """What every answer says first: whose site, and whether it is real."""
+    return {"site": site.name, "simulated": site.simulated}
+
+
+def heading(site: "Site") -> str:
+    """The same as a line of text."""
+    return f"site {site.name}" + (" (simulated)" if site.simulated else "")
+
+
+def summary(node: "Node", occupancy: "Occupancy") -> dict[str, Any]:
+    """One node in a few fields; GPUs as counts."""
+    return {
+        "name": node.name,
+        "kind": node.kind,
+        "rack": node.rack,
+        "slot": node.slot,
+        "gpu": node.gpus[0].kind if node.gpus else "",
+        "gpus": len(node.gpus),
+        "gpus_in_use": len(occupancy.busy(node.name)),
+        "health": condition(node),
+        "cordoned": node.cordoned,
+    }
+
+
+def condition(node: "Node") -> str:
+    """The node's health; `degraded` when only a GPU or NIC of it is not healthy."""
+    from rackyard.fabric import Health
+
+    parts = [*node.gpus, *node.nics]
+    if node.health is Health.HEALTHY and any(part.health is not Health.HEALTHY for part in parts):
+        return Health.DEGRADED.value
+    return node.health.value
+
+
+def show_table(site: "Site", rows: list[dict[str, Any]]) -> None:
+    """Print nodes as a table."""
+    click.echo(heading(site))
+    print_table(
+        ["node", "kind", "rack", "slot", "gpus", "in use", "health", "cordoned"],
+        [
+            (row["name"], row["kind"], row["rack"], row["slot"], f"{row['gpus']} x {row['gpu']}", row["gpus_in_use"])
+            + (row["health"], row["cordoned"] or "-")
+            for row in rows
+        ],
+    )
+
+
+def show_node(site: "Site", node: "Node", occupancy: "Occupancy") -> None:
+    """Print one node and its parts."""
+    click.echo(heading(site))
+    click.echo(f"node {node.name}: {node.kind} in rack {node.rack}, slot {node.slot}, {condition(node)}")
+    click.echo(f"NVLink domain {node.domain}")
+    click.echo(f"cordoned: {node.cordoned or 'no'}")
+    click.echo("cpus: " + ("; ".join(f"NUMA {cpu.numa}: {cpu.cpus}" for cpu in node.cpus) or "unknown"))
+    busy = occupancy.busy(node.name)
+    click.echo("")
+    print_table(
+        ["gpu", "kind", "pci", "numa", "nvlinks", "memory GiB", "health", "in use"],
+        [
+            (g.index, g.kind, g.pci, g.numa, g.nvlinks, g.memory_gib, g.health, "yes" if g.index in busy else "-")
+            for g in node.gpus
+        ],
+    )
+    click.echo("")
+    print_table(
+        ["nic", "name", "rail", "Gb/s", "numa", "pci", "leaf", "health"],
+        [(n.index, n.name, n.rail, n.gbps, n.numa, n.pci, n.leaf, n.health) for n in node.nics],
+    )

@@ -1,0 +1,50 @@
+"""`rackyard run`: submit a job and follow it to its end."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from rackyard.cli.common import open_home, state_option
+
+
+@click.command("run")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--site", type=click.Path(path_type=Path), help="Site file; default: the folder's site, else two simulated racks.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the outcome only.")
+@state_option
+def run(file: Path, site: Path | None, quiet: bool, state: Path) -> None:
+    """Run the job of FILE and follow it; the exit code is 0 if it succeeded and 1 if not.
+
+    With a controller at work on the state folder (`rackyard up`) the job is handed to it. Ctrl-C cancels the job.
+    """
+    from rackyard.cli.session import drive, follow, read_spec, show
+    from rackyard.controller.submit import submit
+    from rackyard.errors import ConflictError
+    from rackyard.jobs.events import CancelRequested
+    from rackyard.jobs.why import why
+
+    spec, workdir = read_spec(file)
+    home = open_home(state)
+    place = home.site(site)
+    job = submit(home.store, spec, workdir, place.digest())
+    listen = show if not quiet else lambda record, state: None
+    if not quiet:
+        click.echo(f"{job} on {place.name}" + (" (simulated)" if place.simulated else ""))
+    for last in (False, True):
+        try:
+            try:
+                done = drive(home, place, job, listen)
+            except ConflictError:
+                done = follow(home, job, listen)
+            break
+        except KeyboardInterrupt:
+            if last:
+                raise
+            click.echo("cancelling; press Ctrl-C again to leave at once", err=True)
+            home.store.append(job, [CancelRequested()])
+    answer = why(done)
+    click.echo(f"{job}: {answer.phase}: {answer.reason}")
+    if answer.next_step and answer.phase != "succeeded":
+        click.echo(f"next: {answer.next_step}")
+    sys.exit(0 if answer.phase == "succeeded" else 1)

@@ -1,0 +1,73 @@
+"""A controller for a state folder, and following a job with or without one of our own."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rackyard.controller.home import Home
+    from rackyard.controller.loop import Controller
+    from rackyard.fabric import Site
+    from rackyard.jobs.events import Record
+    from rackyard.jobs.state import JobState
+
+Listen = Callable[["Record", "JobState"], None]
+
+POLL = 0.2
+"""Seconds between two looks at the store while another process is the controller."""
+
+
+def controller(home: "Home", site: "Site", listen: Listen | None = None) -> "Controller":
+    """A controller with the local backend."""
+    from rackyard.backends.local import LocalBackend
+    from rackyard.controller.loop import Controller
+    from rackyard.controller.strike import SimulatedFaults
+
+    backend = LocalBackend(home.path)
+    return Controller(
+        home.store, backend, site, home.path, injector=SimulatedFaults(backend, site) if site.simulated else None, listen=listen
+    )
+
+
+def drive(home: "Home", site: "Site", job: str, listen: Listen) -> "JobState":
+    """Be the controller until the job is over."""
+    with home.controller_lock():
+        loop = controller(home, site, lambda record, state: listen(record, state) if state.job == job else None)
+        while True:
+            loop.tick()
+            state = home.store.state(job)
+            if state.phase.over:
+                return state
+
+
+def follow(home: "Home", job: str, listen: Listen) -> "JobState":
+    """Show what another controller does with the job until it is over."""
+    state = home.store.state(job)
+    for record in home.store.records(job):
+        listen(record, state)
+    while not state.phase.over:
+        time.sleep(POLL)
+        state, new = home.store.refresh(state)
+        for record in new:
+            listen(record, state)
+    return state
+
+
+def show(record: "Record", _state: "JobState") -> None:
+    """Print the record's line of the timeline, if it has one."""
+    from rackyard.cli.timeline import line
+
+    text = line(record)
+    if text is not None:
+        click.echo(text)
+
+
+def read_spec(file: Path) -> tuple[dict[str, object], Path]:
+    """The checked job file as data, and the folder its command runs in. SpecError for a bad file."""
+    from rackyard.jobs.specfile import load_spec
+
+    spec = load_spec(file)
+    return spec.to_dict(), (file.absolute().parent / (spec.workdir or ".")).resolve()

@@ -1,0 +1,27 @@
+"""`rackyard why`: one dominant reason, the evidence, the next step."""
+
+from pathlib import Path
+
+import click
+
+from rackyard.cli.common import emit, open_home, output_option, plain, state_option
+
+
+@click.command("why")
+@click.argument("job")
+@output_option
+@state_option
+def why(job: str, output: str, state: Path) -> None:
+    """Say why JOB is where it is, with the evidence and the next step."""
+    from rackyard.jobs.why import why as explain
+
+    store = open_home(state).store
+    answer = explain(store.state(store.resolve(job)))
+
+    def table() -> None:
+        click.echo(f"{answer.job} is {answer.phase}: {answer.reason}")
+        for line in answer.evidence:
+            click.echo(f"  {line}")
+        click.echo(f"next: {answer.next_step or 'nothing to do'}")
+
+    emit(output, plain(answer), table)

@@ -1,0 +1,23 @@
+"""From a job file to a placement request."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rackyard.placement import Request
+
+
+def request_of(spec: Mapping[str, Any]) -> Request:
+    """What the job asks of placement; `spec` is the job file as data."""
+    segment = spec.get("segment") or {}
+    spread = spec.get("spread", "pack")
+    rails = spec.get("rails", "aligned")
+    return Request(
+        gpus=int(spec["gpus"]),
+        segment_gpus=segment.get("gpus"),
+        segment_required=bool(segment.get("required", True)),
+        spread=int(spread["racks"]) if isinstance(spread, Mapping) else spread,
+        rails="any" if rails == "any" else "aligned",
+        rail=rails if isinstance(rails, int) else None,
+        spares=int((spec.get("recover") or {}).get("spares", 0)),
+        gpu_kind=spec.get("gpu"),
+    )

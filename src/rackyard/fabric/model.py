@@ -1,0 +1,234 @@
+"""What a site is made of. Plain frozen values; readers, the simulator and the YAML form all make these.
+
+A rack is furniture and an NVLink domain is a network: a domain may span racks, and a rack may hold several domains or
+none. Placement asks about domains; faults and people ask about racks.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from enum import StrEnum
+from typing import Any, Literal, TypeVar
+
+NodeKind = Literal["nvl72-tray", "hgx"]
+
+
+class Health(StrEnum):
+    """How a part is doing. UNKNOWN is never treated as healthy."""
+
+    HEALTHY = "healthy"
+    DEGRADED = "degraded"
+    DOWN = "down"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Who said so: the reader, the file and the line (from 1), and whether it was made up by the simulator."""
+
+    reader: str
+    file: str = ""
+    line: int | None = None
+    simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DomainKey:
+    """An NVLink domain. Clique ids collide across racks, so it takes the pair (facts: dra-driver-nvidia-gpu#377).
+
+    An HGX server reports a zero cluster UUID; its key is `node:<name>` instead, so that no two servers share one.
+    """
+
+    cluster_uuid: str
+    clique_id: int
+
+    def __str__(self) -> str:
+        return f"{self.cluster_uuid}.{self.clique_id}"  # as in the label nvidia.com/gpu.clique
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU. `nvlinks` counts the links that are up; `memory_gib` is in GiB."""
+
+    index: int
+    kind: str
+    uuid: str
+    pci: str
+    numa: int
+    nvlinks: int
+    memory_gib: float
+    health: Health = Health.HEALTHY
+
+
+@dataclass(frozen=True, slots=True)
+class Nic:
+    """One NIC of the compute network. `name` is the HCA's; `gbps` its rate in Gb/s; `leaf` the switch it ends on."""
+
+    index: int
+    name: str
+    rail: int
+    gbps: int
+    numa: int
+    pci: str
+    leaf: str
+    health: Health = Health.HEALTHY
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """The CPUs of one NUMA node, as Linux lists them (`0-71`)."""
+
+    numa: int
+    cpus: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What a scheduler sees: a compute tray of an NVL72 rack, or an HGX server."""
+
+    name: str
+    kind: NodeKind
+    rack: str
+    slot: int
+    domain: DomainKey
+    gpus: tuple[Gpu, ...]
+    nics: tuple[Nic, ...]
+    cpus: tuple[Cpu, ...] = ()
+    health: Health = Health.HEALTHY
+    cordoned: str = ""
+    """Why no new work may come here; empty when it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchTray:
+    """An NVSwitch tray; each of its ASICs carries one link of every GPU of the domain."""
+
+    name: str
+    rack: str
+    slot: int
+    asics: int
+    health: Health = Health.HEALTHY
+
+
+@dataclass(frozen=True, slots=True)
+class Rack:
+    """A rack. `domain` is the NVLink domain its switch trays form; None where it has none."""
+
+    name: str
+    domain: DomainKey | None = None
+    switch_trays: tuple[SwitchTray, ...] = ()
+    nvlink: Health = Health.HEALTHY
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf switch of the compute network: one rail of one rack; `uplinks` counts its links to spines."""
+
+    name: str
+    rail: int
+    rack: str
+    uplinks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spine:
+    """A spine switch of the compute network."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Everything there is. Order is kept: racks and nodes stand in the order in which jobs fill them."""
+
+    name: str
+    simulated: bool
+    racks: tuple[Rack, ...]
+    nodes: tuple[Node, ...]
+    leaves: tuple[Leaf, ...]
+    spines: tuple[Spine, ...]
+    provenance: Provenance
+    _nodes: dict[str, Node] = field(init=False, repr=False, compare=False)
+    _racks: dict[str, Rack] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Index by name. ValueError for a name used twice or a node in a rack that is not there."""
+        object.__setattr__(self, "_nodes", _by_name("node", self.nodes))
+        object.__setattr__(self, "_racks", _by_name("rack", self.racks))
+        _by_name("leaf", self.leaves)
+        for node in self.nodes:
+            if node.rack not in self._racks:
+                raise ValueError(f"node {node.name} stands in rack {node.rack}, which is not in the site")
+
+    def node(self, name: str) -> Node:
+        """The node called `name`. KeyError when there is none."""
+        return self._nodes[name]
+
+    def rack(self, name: str) -> Rack:
+        """The rack called `name`. KeyError when there is none."""
+        return self._racks[name]
+
+    def has_node(self, name: str) -> bool:
+        """Whether there is a node of that name."""
+        return name in self._nodes
+
+    def nodes_in_domain(self, key: DomainKey) -> tuple[Node, ...]:
+        """The nodes of one NVLink domain, in site order; empty when nothing has that key."""
+        return tuple(node for node in self.nodes if node.domain == key)
+
+    def nodes_in_rack(self, name: str) -> tuple[Node, ...]:
+        """The nodes standing in one rack, in site order."""
+        return tuple(node for node in self.nodes if node.rack == name)
+
+    def rails(self) -> tuple[int, ...]:
+        """The rails that any NIC of the site is on, ascending."""
+        return tuple(sorted({nic.rail for node in self.nodes for nic in node.nics}))
+
+    def gpus(self) -> int:
+        """How many GPUs the site has, in whatever health."""
+        return sum(len(node.gpus) for node in self.nodes)
+
+    def with_health(
+        self, *, nodes: Mapping[str, Health] | None = None, nvlink: Mapping[str, Health] | None = None
+    ) -> "Site":
+        """The same site with the health of some nodes, and the NVLink health of some racks, set. KeyError as above."""
+        for name in nodes or {}:
+            self.node(name)
+        for name in nvlink or {}:
+            self.rack(name)
+        changed = tuple(replace(n, health=nodes[n.name]) if nodes and n.name in nodes else n for n in self.nodes)
+        racks = tuple(replace(r, nvlink=nvlink[r.name]) if nvlink and r.name in nvlink else r for r in self.racks)
+        return replace(self, nodes=changed, racks=racks)
+
+    def with_cordon(self, reasons: Mapping[str, str]) -> "Site":
+        """The same site with nodes cordoned for the given reasons; an empty reason lifts the cordon."""
+        for name in reasons:
+            self.node(name)
+        changed = tuple(replace(n, cordoned=reasons[n.name]) if n.name in reasons else n for n in self.nodes)
+        return replace(self, nodes=changed)
+
+    def digest(self) -> str:
+        """SHA-256 of the content in hex: the same for the same hardware in the same state, wherever it was read."""
+        content = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name[0] != "_"}
+        del content["provenance"]
+        return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+_Named = TypeVar("_Named", Node, Rack, Leaf)
+
+
+def _by_name(what: str, parts: Iterable[_Named]) -> dict[str, _Named]:
+    index: dict[str, _Named] = {}
+    for part in parts:
+        if index.setdefault(part.name, part) is not part:
+            raise ValueError(f"two {what}s are called {part.name}")
+    return index
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    return value

@@ -1,0 +1,164 @@
+"""What is asked of placement and what it answers. Plain frozen values, fit for storing in an event."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from rackyard.fabric import DomainKey, Health, Node
+
+Spread = Literal["pack", "spread"] | int
+Rails = Literal["aligned", "any"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The seats a gang needs. ValueError for counts that mean nothing."""
+
+    gpus: int
+    segment_gpus: int | None = None
+    """GPUs that must share an NVLink domain; None: the engine chooses."""
+    segment_required: bool = True
+    """Whether a segment may not be split even when the gang fits in no other way."""
+    spread: Spread = "pack"
+    """`pack` into the fewest domains, `spread` evenly over all racks, or over exactly so many racks."""
+    rails: Rails = "aligned"
+    """`aligned`: local rank i has GPU i and the NIC of its rail on every node; `any`: whatever healthy NIC there is."""
+    rail: int | None = None
+    """A rail that every node must have a healthy NIC on."""
+    spares: int = 0
+    """Healthy free nodes to keep beside the gang in every domain it uses."""
+    exclude: frozenset[str] = frozenset()
+    exclude_racks: frozenset[str] = frozenset()
+    gpu_kind: str | None = None
+    gpus_per_node: int | None = None
+    """Ranks on a node; None: all GPUs of the node."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no site could ever answer."""
+        wrong = [
+            name
+            for name, value, least in (
+                ("gpus", self.gpus, 1),
+                ("segment_gpus", self.segment_gpus, 1),
+                ("spares", self.spares, 0),
+                ("gpus_per_node", self.gpus_per_node, 1),
+                ("spread", self.spread if isinstance(self.spread, int) else None, 1),
+            )
+            if value is not None and value < least
+        ]
+        if wrong:
+            raise ValueError(f"{wrong[0]} is {getattr(self, wrong[0])}: too small")
+        if isinstance(self.spread, str) and self.spread not in ("pack", "spread"):
+            raise ValueError(f"spread is {self.spread!r}: expected pack, spread or a number of racks")
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """GPUs in use: node name to GPU indices. `owners`, where known, lets a rejection say whose end to wait for."""
+
+    used: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    owners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Node name to the jobs on it."""
+
+    def __post_init__(self) -> None:
+        """Take read-only copies, without empty entries."""
+        used = {node: frozenset(gpus) for node, gpus in self.used.items() if gpus}
+        object.__setattr__(self, "used", MappingProxyType(used))
+        object.__setattr__(self, "owners", MappingProxyType(dict(self.owners)))
+
+    def busy(self, name: str) -> frozenset[int]:
+        """The GPU indices in use on the node called `name`."""
+        return self.used.get(name, frozenset())
+
+    def free(self, node: Node) -> tuple[int, ...]:
+        """The node's healthy GPUs that nobody uses, ascending."""
+        busy = self.busy(node.name)
+        return tuple(gpu.index for gpu in node.gpus if gpu.health is Health.HEALTHY and gpu.index not in busy)
+
+    def with_job(self, job: str, placement: "Placement") -> "Occupancy":
+        """This occupancy and the seats of one more job."""
+        used = {node: set(gpus) for node, gpus in self.used.items()}
+        owners = dict(self.owners)
+        for seat in placement.seats:
+            used.setdefault(seat.node, set()).add(seat.gpu)
+        for node in placement.nodes():
+            owners[node] = tuple(dict.fromkeys((*owners.get(node, ()), job)))
+        return Occupancy({node: frozenset(gpus) for node, gpus in used.items()}, owners)
+
+    def without(self, placement: "Placement") -> "Occupancy":
+        """This occupancy less the seats of a placement."""
+        gone: dict[str, set[int]] = {}
+        for seat in placement.seats:
+            gone.setdefault(seat.node, set()).add(seat.gpu)
+        return Occupancy({node: gpus - gone.get(node, set()) for node, gpus in self.used.items()}, self.owners)
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Where one rank sits. `gpu` is the GPU's index on the node, `nic` the name of the HCA that serves it."""
+
+    rank: int
+    node: str
+    local_rank: int
+    gpu: int
+    nic: str
+    rail: int
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Nodes with consecutive ranks in one NVLink domain, in rank order. `rack` is `r01+r02` for a domain over two."""
+
+    index: int
+    domain: DomainKey
+    rack: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CostTerm:
+    """One figure by which the placement was chosen, smaller being better, and what it means."""
+
+    name: str
+    value: float
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class RackVerdict:
+    """What one rack had to offer. `binding` names the constraint that binds there; counts are nodes."""
+
+    rack: str
+    chosen: bool
+    binding: str
+    detail: str
+    free_nodes: int
+    needed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Seats for every rank of the gang, in rank order."""
+
+    seats: tuple[Seat, ...]
+    segments: tuple[Segment, ...]
+    spares: tuple[str, ...]
+    """Free nodes kept beside the gang for its own repairs; whoever keeps the occupancy counts them as held."""
+    cost: tuple[CostTerm, ...]
+    racks: tuple[RackVerdict, ...]
+
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes in use, in rank order, each once."""
+        return tuple(dict.fromkeys(seat.node for seat in self.seats))
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why there is no seat: the one constraint that decides, and the smallest change that would fit."""
+
+    constraint: str
+    summary: str
+    racks: tuple[RackVerdict, ...]
+    fix: str

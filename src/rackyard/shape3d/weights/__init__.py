@@ -1,0 +1,1 @@
+"""Committed weights of the tiny family. `python -m rackyard.shape3d.weights` makes them anew."""
