@@ -118,3 +118,9 @@ def test_what_was_sealed_or_given_is_not_copied_in() -> None:
     here = Path(__file__).name
     sources = [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
     assert [named(path) for path in sources if path.name != here and "shared/sealed" in read(path)] == []
+
+
+def test_the_job_file_in_the_readme_is_the_one_in_the_reference() -> None:
+    from rackyard.jobs.specdoc import EXAMPLE
+
+    assert f"```yaml\n{EXAMPLE}```" in read(ROOT / "README.md")

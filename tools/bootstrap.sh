@@ -18,7 +18,7 @@ for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11}; do
     if fits "$candidate"; then python=$candidate; break; fi
 done
 if [ -z "$python" ]; then
-    found=$(${PYTHON:-python3} --version 2>&1 || true)
+    found=$(${PYTHON:-python3} --version 2>&1 | grep . | head -n 1 || true)
     fail "Rackyard needs Python 3.11, 3.12 or 3.13, and none is on PATH (${PYTHON:-python3} says: ${found:-nothing}).
        Install one (Debian: apt-get install python3 python3-venv), or name it: PYTHON=/path/to/python3.11 make"
 fi
@@ -41,7 +41,7 @@ fi
 
 say "installing what uv.lock names into .venv with $("$python" --version) (PyTorch is large: minutes the first time)"
 rm -f .env-ready
-UV_PYTHON_DOWNLOADS=never "$uv" sync --frozen --all-extras --python "$("$python" -c 'import sys; print(sys.executable)')" \
+UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWNLOADS=never "$uv" sync --frozen --all-extras --python "$("$python" -c 'import sys; print(sys.executable)')" \
     || fail "uv sync failed; the lines above say why"
 echo "$wanted" > .env-ready
 say "ready: .venv/bin/rackyard"

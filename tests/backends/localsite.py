@@ -22,7 +22,7 @@ class LocalSite:
         self.state = folder / "state"
         self.work = folder / "work"
         self.work.mkdir(parents=True)
-        self.backend = LocalBackend(self.state, lost_after=1.0, idle=30)
+        self.backend = LocalBackend(self.state, lost_after=2.0, idle=30)
         self.cursor: Mapping[str, int] = {}
         self.seen: list[Observation] = []
 
@@ -54,10 +54,10 @@ class LocalSite:
             self.observe(0.5)
         return found
 
-    def exits(self, plan: LaunchPlan) -> list[RankExited]:
+    def exits(self, plan: LaunchPlan, timeout: float = 20.0) -> list[RankExited]:
         """Launch, and wait for every rank's end."""
         self.backend.launch(plan)
-        found = self.wait(RankExited, len(plan.ranks), job=plan.job, attempt=plan.attempt)
+        found = self.wait(RankExited, len(plan.ranks), timeout, job=plan.job, attempt=plan.attempt)
         return sorted(found, key=lambda exited: exited.rank)
 
     def log(self, plan: LaunchPlan, rank: int = 0) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from localsite import LocalSite
 
-from rackyard.backends.local import LocalBackend, places, procs
+from rackyard.backends.local import LocalBackend, client, places, procs
 from rackyard.errors import ConflictError
 from rackyard.faults.observations import NodeLost, NodeUp, NodeWarm, RankExited, RankStarted, StepDone
 
@@ -68,7 +68,7 @@ def test_an_agent_that_died_unseen_is_found_by_the_next_controller(site: LocalSi
     site.backend.close()
     os.kill(site.all(NodeUp, node="n0")[0].pid, signal.SIGKILL)
     # Before anybody has looked, the node can't be used again either.
-    site.backend = LocalBackend(site.state, lost_after=1.0)
+    site.backend = LocalBackend(site.state, lost_after=2.0)
     site.backend.launch(site.plan(f"{sys.executable} train.py", nodes=("n0",), attempt=2))
     site.wait(NodeLost, node="n0")
     assert not site.all(RankStarted, attempt=2)
@@ -80,8 +80,23 @@ def test_a_silent_agent_is_a_lost_node(site: LocalSite) -> None:
     (rank,) = site.all(RankStarted, node="n1")
     os.kill(up.pid, signal.SIGSTOP)
     (lost,) = site.wait(NodeLost)
-    assert (lost.node, lost.why) == ("n1", "no heartbeat for 1 s")
+    assert (lost.node, lost.why) == ("n1", "no heartbeat for 2 s")
     assert all((found := procs.stat(pid)) is None or found.state in "ZX" for pid in (up.pid, rank.pid))
+
+
+def test_clients_that_hang_up_at_any_time_do_no_harm(site: LocalSite) -> None:
+    _running(site)
+    (up,) = site.all(NodeUp, node="n0")
+    card = places.read_card(site.state / "nodes" / "n0" / places.AGENT)
+    assert card is not None
+    os.kill(up.pid, signal.SIGSTOP)
+    for text in (b"", b'{"op":"watch"}\n', b'{"op":"hello"}\n{"op":"hello"}\n', b'{"op":"wa', b"nonsense\n", b"[]\n"):
+        with client.connect(card, 1.0) as channel:
+            channel.sendall(text)
+    os.kill(up.pid, signal.SIGCONT)
+    last = site.all(StepDone, rank=0)[-1].step
+    site.wait(StepDone, rank=0, step=last + 5)
+    assert site.backend.nodes() == {"n0": True, "n1": True}
 
 
 def test_an_agent_of_an_earlier_boot_is_lost_and_nobody_is_killed_for_it(site: LocalSite) -> None:

@@ -1,6 +1,7 @@
 """Starting ranks: fresh and forked must be the same to the script."""
 
 import json
+import os
 import re
 import signal
 import sys
@@ -188,6 +189,24 @@ def test_ranks_wait_for_the_warm_parent_and_share_its_imports(site: LocalSite) -
     assert len(site.all(NodeWarm)) == 2
 
 
+def test_a_parent_warmed_in_the_background_gives_way_but_its_ranks_do_not(site: LocalSite) -> None:
+    site.script(
+        """
+        import os, pathlib
+        polite = os.nice(0) > 0 or os.sched_getscheduler(0) == os.SCHED_BATCH
+        pathlib.Path("polite").write_text(str(polite))
+    """,
+        "importing.py",
+    )
+    site.script("import os, rackyard; rackyard.report_step(1, nice=os.nice(0), policy=os.sched_getscheduler(0))")
+    plan = site.plan(f"{sys.executable} train.py", warm=("time", "importing"))
+    site.backend.prepare(["n0"], plan, background=True)
+    assert not site.wait(NodeWarm)[0].problem
+    assert (site.work / "polite").read_text() == "True"
+    site.exits(plan)
+    assert site.all(StepDone)[0].metrics == {"nice": os.nice(0), "policy": os.sched_getscheduler(0)}
+
+
 @pytest.mark.parametrize(
     ("module", "problem"),
     [
@@ -228,7 +247,7 @@ def test_torch_ranks_are_forked_and_reduce_together(site: LocalSite) -> None:
         dist.destroy_process_group()
     """)
     plan = site.plan(f"{sys.executable} train.py", nodes=("n0",) * 4, warm=("torch", "torch.distributed"))
-    exits = site.exits(plan)
+    exits = site.exits(plan, timeout=90)
     assert [exited.code for exited in exits] == [0] * 4, exits
     assert [step.metrics["sum"] for step in site.all(StepDone)] == [6.0] * 4
     assert all(started.forked for started in site.all(RankStarted))

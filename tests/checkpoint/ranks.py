@@ -2,7 +2,7 @@
 
 The server imports torch once, starts no thread, and forks two ranks a request, as Rackyard's own agent does.
 It reads one JSON request a line: {"do": name, "world": n, "args": {...}}; it answers one JSON line:
-{"codes": [exit codes], "results": [JSON values], "errors": [tracebacks]}.
+{"codes": [exit codes], "results": [JSON values], "logs": [output of each rank]}.
 """
 
 import errno
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # what the first optimizer would import, four seconds in every rank
 import torch.distributed as dist
 import torch.distributed.checkpoint.state_dict as dsd
 from torch.distributed.device_mesh import init_device_mesh

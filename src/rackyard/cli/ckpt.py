@@ -1,11 +1,13 @@
 """`rackyard ckpt`: look at checkpoints, check them, and choose how often to make them. Needs no torch."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from rackyard.cli.common import emit, output_option, print_table
 
 if TYPE_CHECKING:
     from rackyard.checkpoint import CheckpointInfo
@@ -13,9 +15,6 @@ if TYPE_CHECKING:
 
 EXIT_FINDINGS = 4
 
-_output = click.option(
-    "-o", "output", type=click.Choice(["table", "json", "yaml"]), default="table", help="Form of the output."
-)
 _seconds = click.FloatRange(min=0, min_open=True)
 
 
@@ -26,25 +25,18 @@ def ckpt() -> None:
 
 @ckpt.command(name="ls")
 @click.argument("directory", metavar="DIR")
-@_output
+@output_option
 def list_command(directory: str, output: str) -> None:
     """List the published checkpoints of DIR, newest first. Nothing is verified: see `ckpt verify`."""
     infos = _published(directory)
     rows = [_row(info) for info in infos]
-    if output != "table":
-        _dump(rows, output)
-        return
-    if not rows:
-        click.echo(f"no checkpoints in {directory}")
-        return
-    columns = ("step", "created", "ranks", "files", "bytes", "path")
-    _table(columns, [[_shown(row[key]) for key in columns] for row in rows])
+    emit(output, rows, lambda: _tell_rows(directory, rows))
 
 
 @ckpt.command(name="verify")
 @click.argument("directory", metavar="DIR")
 @click.option("--step", type=click.IntRange(min=0), help="Check this step only; all of them otherwise.")
-@_output
+@output_option
 def verify_command(directory: str, step: int | None, output: str) -> None:
     """Read the checkpoints of DIR and compare every file with what was written.
 
@@ -58,12 +50,7 @@ def verify_command(directory: str, step: int | None, output: str) -> None:
     if step is not None and not infos:
         raise UsageError(f"no checkpoint of step {step}", where=directory, fix="see: rackyard ckpt ls DIR")
     findings = [verify(info) for info in infos]
-    if output != "table":
-        _dump([_finding(finding) for finding in findings], output)
-    elif not findings:
-        click.echo(f"no checkpoints in {directory}")
-    else:
-        _tell(findings)
+    emit(output, [_finding(finding) for finding in findings], lambda: _tell_findings(directory, findings))
     # Unknown is never taken for healthy.
     if any(finding.verdict is not Verdict.PASS for finding in findings):
         sys.exit(EXIT_FINDINGS)
@@ -72,7 +59,7 @@ def verify_command(directory: str, step: int | None, output: str) -> None:
 @ckpt.command(name="interval")
 @click.option("--stall", type=_seconds, required=True, help="Seconds that training stands still for one save.")
 @click.option("--mtbf", type=_seconds, required=True, help="Mean seconds between failures of the whole job.")
-@_output
+@output_option
 def interval_command(stall: float, mtbf: float, output: str) -> None:
     """Compute how often to save, after Young (1974) and Daly (2006)."""
     from rackyard.checkpoint import overhead, recommended_interval
@@ -83,11 +70,8 @@ def interval_command(stall: float, mtbf: float, output: str) -> None:
         lost = overhead(interval, stall, mtbf)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    if output != "table":
-        _dump({"stall_s": stall, "mtbf_s": mtbf, "interval_s": interval, "lost_share": lost}, output)
-        return
-    click.echo(f"save every {interval:.0f} s of training (predicted, after Daly 2006)")
-    click.echo(f"time lost to saving and recomputing: {lost:.2%} (predicted, without restart time)")
+    data = {"stall_s": stall, "mtbf_s": mtbf, "interval_s": interval, "lost_share": lost}
+    emit(output, data, lambda: _tell_interval(interval, lost))
 
 
 def _published(directory: str) -> "tuple[CheckpointInfo, ...]":
@@ -128,8 +112,19 @@ def _finding(finding: "Finding") -> dict[str, Any]:
     }
 
 
-def _tell(findings: "Sequence[Finding]") -> None:
-    _table(("verdict", "checkpoint", "summary"), [[f.verdict.value, f.subject, f.summary] for f in findings])
+def _tell_rows(directory: str, rows: Sequence[dict[str, Any]]) -> None:
+    if not rows:
+        click.echo(f"no checkpoints in {directory}")
+        return
+    columns = ("step", "created", "ranks", "files", "bytes", "path")
+    print_table(columns, [["unknown" if row[key] is None else row[key] for key in columns] for row in rows])
+
+
+def _tell_findings(directory: str, findings: "Sequence[Finding]") -> None:
+    if not findings:
+        click.echo(f"no checkpoints in {directory}")
+        return
+    print_table(("verdict", "checkpoint", "summary"), [[f.verdict.value, f.subject, f.summary] for f in findings])
     for finding in findings:
         for evidence in finding.evidence:
             click.echo(f"{evidence.origin}: {evidence.text}")
@@ -137,37 +132,6 @@ def _tell(findings: "Sequence[Finding]") -> None:
             click.echo(f"advice: {finding.advice}")
 
 
-def _shown(value: object) -> str:
-    return "unknown" if value is None else str(value)
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*columns, box=box.SIMPLE)
-    for row in rows:
-        table.add_row(*row)
-    # Piped output never depends on the terminal's width.
-    Console(width=None if sys.stdout.isatty() else 4096, markup=False, highlight=False).print(table)
-
-
-def _dump(value: Any, output: str) -> None:
-    writers: dict[str, Callable[[Any], None]] = {"json": _json, "yaml": _yaml}
-    writers[output](value)
-
-
-def _json(value: Any) -> None:
-    import json
-
-    click.echo(json.dumps(value, indent=2))
-
-
-def _yaml(value: Any) -> None:
-    from ruamel.yaml import YAML
-
-    yaml = YAML(typ="safe")
-    yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.dump(value, sys.stdout)
+def _tell_interval(interval: float, lost: float) -> None:
+    click.echo(f"save every {interval:.4g} s of training (predicted, after Daly 2006)")
+    click.echo(f"time lost to saving and recomputing: {lost:.2%} (predicted, without restart time)")

@@ -113,8 +113,8 @@ def condition(node: "Node") -> str:
     """The node's health; `degraded` when only a GPU or NIC of it is not healthy."""
     from rackyard.fabric import Health
 
-    parts = [*node.gpus, *node.nics]
-    if node.health is Health.HEALTHY and any(part.health is not Health.HEALTHY for part in parts):
+    parts = [gpu.health for gpu in node.gpus] + [nic.health for nic in node.nics]
+    if node.health is Health.HEALTHY and any(health is not Health.HEALTHY for health in parts):
         return Health.DEGRADED.value
     return node.health.value
 
@@ -125,8 +125,13 @@ def show_table(site: "Site", rows: list[dict[str, Any]]) -> None:
     print_table(
         ["node", "kind", "rack", "slot", "gpus", "in use", "health", "cordoned"],
         [
-            (row["name"], row["kind"], row["rack"], row["slot"], f"{row['gpus']} x {row['gpu']}", row["gpus_in_use"])
-            + (row["health"], row["cordoned"] or "-")
+            (
+                *(row[key] for key in ("name", "kind", "rack", "slot")),
+                f"{row['gpus']} x {row['gpu']}",
+                row["gpus_in_use"],
+                row["health"],
+                row["cordoned"] or "-",
+            )
             for row in rows
         ],
     )

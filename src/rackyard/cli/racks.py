@@ -86,8 +86,12 @@ def _table(site: "Site", rows: list[dict[str, Any]]) -> None:
     print_table(
         ["rack", "NVLink", "domains", "switch trays", "nodes", "free", "gpus", "in use"],
         [
-            (row["name"], row["nvlink"], len(row["domains"]), row["switch_trays"], row["nodes"], row["nodes_free"])
-            + (row["gpus"], row["gpus_in_use"])
+            (
+                row["name"],
+                row["nvlink"],
+                len(row["domains"]),
+                *(row[key] for key in ("switch_trays", "nodes", "nodes_free", "gpus", "gpus_in_use")),
+            )
             for row in rows
         ],
     )

@@ -1,7 +1,8 @@
 """A controller for a state folder, and following a job with or without one of our own."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,22 +21,26 @@ POLL = 0.2
 """Seconds between two looks at the store while another process is the controller."""
 
 
-def controller(home: "Home", site: "Site", listen: Listen | None = None) -> "Controller":
-    """A controller with the local backend."""
+@contextmanager
+def controller(home: "Home", site: "Site", listen: Listen | None = None) -> "Iterator[Controller]":
+    """The controller of a state folder, with the local backend. ConflictError when there is one already."""
     from rackyard.backends.local import LocalBackend
     from rackyard.controller.loop import Controller
     from rackyard.controller.strike import SimulatedFaults
 
-    backend = LocalBackend(home.path)
-    return Controller(
-        home.store, backend, site, home.path, injector=SimulatedFaults(backend, site) if site.simulated else None, listen=listen
-    )
+    with home.controller_lock(), closing(LocalBackend(home.path)) as backend:
+        injector = SimulatedFaults(backend, site) if site.simulated else None
+        yield Controller(home.store, backend, site, home.path, injector=injector, listen=listen)
 
 
 def drive(home: "Home", site: "Site", job: str, listen: Listen) -> "JobState":
     """Be the controller until the job is over."""
-    with home.controller_lock():
-        loop = controller(home, site, lambda record, state: listen(record, state) if state.job == job else None)
+
+    def mine(record: "Record", state: "JobState") -> None:
+        if state.job == job:
+            listen(record, state)
+
+    with controller(home, site, mine) as loop:
         while True:
             loop.tick()
             state = home.store.state(job)

@@ -26,8 +26,7 @@ def up(site: Path | None, detach: bool, state: Path) -> None:
         return
     from rackyard.cli.session import controller, show
 
-    with home.controller_lock():
-        loop = controller(home, place, show)
+    with controller(home, place, show) as loop:
         click.echo(f"controller of {home.path} on {place.name}" + (" (simulated)" if place.simulated else ""))
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         while True:

@@ -4,6 +4,7 @@ Crash-only: it has no shutdown and no state of its own. Whatever was stored and 
 it starts, which is why every call to the backend may be repeated.
 """
 
+import contextlib
 import socket
 import time
 from collections import defaultdict
@@ -13,11 +14,12 @@ from typing import Protocol
 
 from rackyard.backends.base import Backend
 from rackyard.checkpoint import newest_valid
-from rackyard.controller.reconcile import Append, Launch, World, next_step
+from rackyard.controller.reconcile import Append, Launch, World, fallback_nodes, next_step
 from rackyard.controller.store import Store
 from rackyard.errors import ConflictError
 from rackyard.fabric import Site
 from rackyard.faults import observations as seen
+from rackyard.findings import Verdict
 from rackyard.jobs import events as ev
 from rackyard.jobs.events import Event, Record
 from rackyard.jobs.site import SITE_STREAM, cordons, with_cordons
@@ -71,6 +73,7 @@ class Controller:
         self._flushed = time.monotonic()
         self._stop_calls: dict[tuple[str, int], bool] = {}
         self._site_records: list[Record] = []
+        self._fallback: dict[tuple[str, int], tuple[str, ...]] = {}
 
     def tick(self, timeout: float = TICK) -> dict[str, JobState]:
         """One round; the live jobs after it. RackyardError when the store refuses."""
@@ -105,8 +108,8 @@ class Controller:
         attempt = state.attempt
         if attempt is None or attempt.launched is None or attempt.ended is not None:
             return
-        self._launch(state, attempt)
         if attempt.fault is None and attempt.symptom is None:
+            self._launch(state, attempt)
             for strike in state.faults_injected:
                 if strike.attempt == attempt.number:
                     self._strike(state.job, strike, attempt)
@@ -178,12 +181,24 @@ class Controller:
             step = next_step(state, self._world(job), quiet=quiet)
             match step:
                 case None:
+                    self._warm_fallback(state)
                     return
                 case Launch():
                     self._commit({job: [self._launched(state)]})
                 case Append(events=events, site=site):
                     self._commit({SITE_STREAM: list(site), job: list(events)})
             self._act(job, state.seq)
+
+    def _warm_fallback(self, state: JobState) -> None:
+        """Once the attempt runs, warm the nodes that it would move to if its racks went down."""
+        attempt = state.attempt
+        if attempt is None or attempt.first_step is None or attempt.stopping is not None:
+            return
+        if (state.job, attempt.number) not in self._fallback:
+            nodes = fallback_nodes(state, self._world(state.job))
+            self._fallback[state.job, attempt.number] = nodes
+            with contextlib.suppress(ConflictError):  # a node just died; the fallback is only a head start
+                self._backend.prepare(nodes, self.plan(state, attempt), background=True)
 
     def _act(self, job: str, after: int) -> None:
         state = self._jobs[job]
@@ -197,7 +212,8 @@ class Controller:
                 case ev.FaultInjected() as strike if attempt is not None:
                     self._strike(job, strike, attempt)
                 case ev.Finished():
-                    self._backend.release(nodes_of(state))
+                    warm = [nodes for (other, _), nodes in self._fallback.items() if other == job]
+                    self._backend.release([*nodes_of(state), *(node for nodes in warm for node in nodes)])
                 case _:
                     pass
 
@@ -217,7 +233,9 @@ class Controller:
             attempt=attempt.number,
             resume_step=found.step if found is not None else None,
             port=free_port(),
-            damaged=tuple(f"{finding.subject}: {finding.summary}" for finding in findings),
+            damaged=tuple(
+                f"{finding.subject}: {finding.summary}" for finding in findings if finding.verdict is not Verdict.PASS
+            ),
         )
 
     def plan(self, state: JobState, attempt: Attempt) -> LaunchPlan:
@@ -243,7 +261,9 @@ class Controller:
             self._backend.prepare(placement.spares, plan, background=True)
         except ConflictError as error:
             # A node died unused, after it was chosen and before it was reached: that is this attempt's fault.
-            dead = [node for node, answers in self._backend.nodes().items() if not answers and node in nodes_of(state)]
+            known = {event.node for event in attempt.lost_nodes}
+            answers = self._backend.nodes()
+            dead = [node for node in nodes_of(state) if node not in known and not answers.get(node, True)]
             now = {"wall": time.time(), "mono": time.monotonic()}
             self._commit({state.job: [seen.NodeLost(node=node, why=error.what, **now) for node in dead]})
 

@@ -108,6 +108,17 @@ def _place(state: JobState, attempt: Attempt | None, world: World) -> Next:
     return _reject(state, answer, world)
 
 
+def fallback_nodes(state: JobState, world: World) -> tuple[str, ...]:
+    """The nodes that the job would move to if the racks it runs on went down now; none without `recover.spares`."""
+    attempt = state.attempt
+    if attempt is None or not (state.spec.get("recover") or {}).get("spares"):
+        return ()
+    now = decode(dict(attempt.placement))
+    racks = frozenset(world.site.node(name).rack for name in now.nodes())
+    answer = reseat(now, frozenset(), racks, request_of(state.spec), world.site, world.occupancy)
+    return answer.nodes() if isinstance(answer, Placement) else ()
+
+
 def _reject(state: JobState, answer: Rejection, world: World) -> Next:
     racks = tuple(f"{verdict.rack}: {verdict.binding}: {verdict.detail}" for verdict in answer.racks)
     event = ev.Rejected(constraint=answer.constraint, summary=answer.summary, fix=answer.fix, racks=racks)

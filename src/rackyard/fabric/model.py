@@ -221,8 +221,9 @@ _Named = TypeVar("_Named", Node, Rack, Leaf)
 def _by_name(what: str, parts: Iterable[_Named]) -> dict[str, _Named]:
     index: dict[str, _Named] = {}
     for part in parts:
-        if index.setdefault(part.name, part) is not part:
+        if part.name in index:
             raise ValueError(f"two {what}s are called {part.name}")
+        index[part.name] = part
     return index
 
 

@@ -37,7 +37,7 @@ class Field:
 
     @property
     def resolution(self) -> int:
-        return self.values.shape[0] - 1
+        return int(self.values.shape[0]) - 1
 
 
 def _nodes(index: Tensor, resolution: int) -> Tensor:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from rackyard.shape3d.sdf import Kind, Part, Shapes, fit, pack
 
 HELD_OUT = 1_000_000
+_SEAM = 0.01  # parts that meet overlap by this: where they only touched, the distance would be 0 inside the shape
 
 
 def _box(x: float, y: float, z: float, a: float, b: float, c: float) -> Part:
@@ -31,8 +32,8 @@ def _cone(y: float, low: float, half: float, high: float) -> Part:
 
 def _legs(w: float, d: float, top: float, half: float) -> list[Part]:
     """Four square legs under a board of half width w and half depth d whose underside is at `top`."""
-    x, z = w - half, d - half
-    return [_box(i * x, top / 2, j * z, half, top / 2, half) for i in (-1, 1) for j in (-1, 1)]
+    x, z, high = w - half, d - half, (top + _SEAM) / 2
+    return [_box(i * x, high, j * z, half, high, half) for i in (-1, 1) for j in (-1, 1)]
 
 
 def chair(r: random.Random) -> list[Part]:
@@ -41,7 +42,7 @@ def chair(r: random.Random) -> list[Part]:
     return [
         *_legs(w, d, seat, leg),
         _box(0, seat + thick, 0, w, thick, d),
-        _box(0, seat + 2 * thick + high, back - d, w, high, back),
+        _box(0, seat + 2 * thick + high, back - d, w, high + _SEAM, back),
     ]
 
 
@@ -51,7 +52,7 @@ def table(r: random.Random) -> list[Part]:
         foot = r.uniform(0.3, 0.5)
         return [
             Part(Kind.CYLINDER, (0, top + thick, 0), (w, thick, 0)),
-            _rod(top / 2, r.uniform(0.1, 0.16), top / 2),
+            _rod(top / 2, r.uniform(0.1, 0.16), top / 2 + _SEAM),
             _rod(0.08, foot, 0.08),
         ]
     return [*_legs(w, d, top, r.uniform(0.08, 0.12)), _box(0, top + thick, 0, w, thick, d)]
@@ -81,7 +82,7 @@ def rocket(r: random.Random) -> list[Part]:
     reach, y = radius + fin, high - half
     return [
         _rod(0, radius, half),
-        _cone(half + nose, radius, nose, 0.03),
+        _cone(half + nose - _SEAM, radius, nose, 0.03),
         _box(0, y, 0, reach, high, thick),
         _box(0, y, 0, thick, high, reach),
     ]
@@ -123,7 +124,7 @@ def car(r: random.Random) -> list[Part]:
     cab, roof, wheel = long * r.uniform(0.4, 0.6), r.uniform(0.13, 0.18), r.uniform(0.17, 0.22)
     z = long * 0.58
     wheels = [Part(Kind.CYLINDER, (i * wide, -high, j * z), (wheel, 0.08, 0), axis=0) for i in (-1, 1) for j in (-1, 1)]
-    return [_box(0, 0, 0, wide, high, long), _box(0, high + roof, -0.08, 0.85 * wide, roof, cab), *wheels]
+    return [_box(0, 0, 0, wide, high, long), _box(0, high + roof, -0.08, 0.85 * wide, roof + _SEAM, cab), *wheels]
 
 
 FAMILIES: dict[str, Callable[[random.Random], list[Part]]] = {

@@ -6,6 +6,7 @@ TRELLIS and torchtitan put it at t = 0. `Path` carries the direction, so that no
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -81,6 +82,6 @@ def euler(path: Path, velocity: Velocity, noise: Tensor, steps: int, shift: floa
     A generator, so that a server can report progress and stop between steps.
     """
     x, times = noise, path.times(steps, shift)
-    for now, then in zip(times, times[1:], strict=False):
+    for now, then in pairwise(times):
         x = x + (then - now) * velocity(x, torch.full((len(x),), now, device=x.device, dtype=x.dtype))
         yield x

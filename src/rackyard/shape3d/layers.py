@@ -21,7 +21,8 @@ def fourier_width(frequencies: int) -> int:
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """(B, N, W) to (B, heads, N, W / heads)."""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    parts: Tensor = x.unflatten(-1, (heads, -1))
+    return parts.transpose(1, 2)
 
 
 def join_heads(x: Tensor) -> Tensor:

@@ -72,7 +72,10 @@ def _parse(path: Path, data: bytes) -> trimesh.Trimesh:
     # Materials and textures are not needed, and reading them would open files named by the mesh file.
     options = {"skip_materials": True} if kind == "obj" else {}
     try:
-        return trimesh.load_mesh(io.BytesIO(data), file_type=kind, **options)
+        # Coordinates that are no numbers make numpy warn inside trimesh; load() refuses them.
+        with np.errstate(all="ignore"):
+            mesh: trimesh.Trimesh = trimesh.load_mesh(io.BytesIO(data), file_type=kind, **options)
+            return mesh
     except _BROKEN as error:
         raise RackyardError(
             f"cannot read mesh file {path.name}",
@@ -111,7 +114,8 @@ def _normalise(path: Path, vertices: Floats, faces: NDArray[np.int64]) -> Floats
     longest = float((high - low).max())
     if not longest > 0 or not np.isfinite(longest):
         raise RackyardError(f"mesh file {path.name} has no extent", where=str(path), why="all its points coincide")
-    return np.nan_to_num((vertices - (low + high) / 2) * (2 * FIT / longest))
+    scaled: Floats = np.nan_to_num((vertices - (low + high) / 2) * (2 * FIT / longest))
+    return scaled
 
 
 def signed_distance(mesh: Mesh, points: Floats) -> Floats:
@@ -177,7 +181,7 @@ def write_samples(folder: Path | str, count: int = 16, resolution: int = 40) -> 
         kind = FORMATS[i % len(FORMATS)]
         path = folder / f"{i:02d}-{family_of(seed)}.{kind}"
         exported = mesh.export(file_type=kind)
-        path.write_bytes(exported if isinstance(exported, bytes) else exported.encode())
+        path.write_bytes(exported.encode() if isinstance(exported, str) else bytes(exported))
         entries.append({"file": path.name, "family": family_of(seed), "seed": seed, "faces": len(mesh.faces)})
         paths.append(path)
     note = "Synthetic: made by rackyard.shape3d from procedural signed distances, not scanned or modelled by hand."

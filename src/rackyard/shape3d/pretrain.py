@@ -40,7 +40,7 @@ class Recipe:
 
 
 VAE_RECIPE = Recipe(shapes=4608, steps=4000, batch=32, rate=4e-3)
-DIT_RECIPE = Recipe(shapes=4608, steps=5000, batch=32, rate=2e-3)
+DIT_RECIPE = Recipe(shapes=3072, steps=1800, batch=32, rate=2e-3)
 
 
 def _cosine(recipe: Recipe, optimizer: torch.optim.Optimizer) -> Iterator[int]:
@@ -54,7 +54,7 @@ def _cosine(recipe: Recipe, optimizer: torch.optim.Optimizer) -> Iterator[int]:
 
 def _update(loss: Tensor, modules: list[nn.Module], optimizer: torch.optim.Optimizer) -> None:
     optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     nn.utils.clip_grad_norm_([p for m in modules for p in m.parameters()], 1.0)
     optimizer.step()
 

@@ -52,7 +52,7 @@ class SampleReport:
 
 
 @torch.no_grad()
-def generate(models: stored.Models, condition: Tensor, options: SampleOptions = SampleOptions()) -> Tensor:  # noqa: B008
+def generate(models: stored.Models, condition: Tensor, options: SampleOptions = SampleOptions()) -> Tensor:
     """Whitened latents (B, T, C) for condition tokens (B, K, W); the same seed gives the same shapes."""
     dit, batch = models.dit, len(condition)
     both = torch.cat([condition, null_condition(dit.config, batch)])
@@ -90,7 +90,7 @@ def field_of(vae: VecsetVae, latent: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 @torch.no_grad()
-def generation_iou(models: stored.Models, count: int, options: SampleOptions = SampleOptions()) -> Tensor:  # noqa: B008
+def generation_iou(models: stored.Models, count: int, options: SampleOptions = SampleOptions()) -> Tensor:
     """Volume IoU (count,) of shapes generated for renders of unseen procedural shapes."""
     shapes, cloud = shapes_of(held_out_seeds(count)), uniform_points(4096, seed=3)
     latents = generate(models, models.conditioner(condition_images(shapes)), options)
@@ -140,7 +140,7 @@ def sample_sheet(
     mesh_dir: Path | str,
     out_dir: Path | str,
     count: int = 8,
-    options: SampleOptions = SampleOptions(),  # noqa: B008
+    options: SampleOptions = SampleOptions(),
 ) -> SampleReport:
     """Generate a shape for each of the first `count` meshes of a folder, and write GLB files and `sheet.png`."""
     if count < 1:

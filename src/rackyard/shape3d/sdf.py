@@ -102,7 +102,8 @@ def pack(shapes: Sequence[Sequence[Part]]) -> Shapes:
 
 def _box(p: Tensor, size: Tensor) -> Tensor:
     q = p.abs() - size
-    return q.clamp_min(0).norm(dim=-1) + q.amax(-1).clamp_max(0)
+    outside: Tensor = q.clamp_min(0).norm(dim=-1)
+    return outside + q.amax(-1).clamp_max(0)
 
 
 def _ellipsoid(p: Tensor, size: Tensor) -> Tensor:

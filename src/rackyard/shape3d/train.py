@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import torch._dynamo  # noqa: F401 - the first optimizer imports it, 2 s: here it is warm in ranks that are forked
+import torch._dynamo  # the first optimizer imports it, 2 s: here it is warm in ranks that are forked
 from torch import nn
 
 from rackyard.checkpoint import Checkpointer

@@ -104,11 +104,13 @@ class VecsetVae(nn.Module):
 
     def prepare(self, latents: Tensor) -> KeyValue:
         """Whitened latents (B, T, C) made ready for `query`."""
-        return self.decoder.prepare(latents * self.latent_std + self.latent_mean)
+        prepared: KeyValue = self.decoder.prepare(latents * self.latent_std + self.latent_mean)
+        return prepared
 
     def query(self, points: Tensor, prepared: KeyValue) -> Tensor:
         """The field (B, Q) at points (B, Q, 3); negative inside."""
-        return self.decoder.query(points, prepared)
+        field: Tensor = self.decoder.query(points, prepared)
+        return field
 
     def loss(self, surface: Tensor, points: Tensor, distances: Tensor, kl_weight: float = 1e-4) -> Tensor:
         """Reconstruction of the truncated distance plus a little KL, for one training step."""
@@ -117,4 +119,5 @@ class VecsetVae(nn.Module):
         field = self.decoder.query(points, self.decoder.prepare(mean + noise * (0.5 * log_var).exp()))
         target = (distances / self.config.truncation).clamp(-1, 1)
         kl = 0.5 * (mean.square() + log_var.exp() - 1 - log_var).mean()
-        return F.smooth_l1_loss(field, target, beta=0.2) + kl_weight * kl
+        total: Tensor = F.smooth_l1_loss(field, target, beta=0.2) + kl_weight * kl
+        return total

@@ -38,13 +38,13 @@ class LocalBackend:
         names = list(dict.fromkeys(nodes))
         self._bring_up(names)
         for node in names:
-            self._ask(node, "warm", plan=_plan_for(plan, ()), background=background)
+            self._order(node, "warm", plan=_plan_for(plan, ()), background=background)
 
     def launch(self, plan: LaunchPlan) -> None:
         """Start the attempt's ranks. A node that dies meanwhile is no error here: it will be observed."""
         self._bring_up(plan.nodes())
         for node in plan.nodes():
-            self._ask(node, "launch", plan=_plan_for(plan, (node,)))
+            self._order(node, "launch", plan=_plan_for(plan, (node,)))
 
     def stop(self, job: str, attempt: int, *, grace: float, stacks: bool = False) -> None:
         """End the attempt's ranks wherever they are. After it, none of the attempt starts any more."""
@@ -118,6 +118,11 @@ class LocalBackend:
             if not (folder / places.AGENT).exists():
                 down.append(folder)
         client.start_agents(down, self._idle)
+
+    def _order(self, node: str, op: str, **fields: Any) -> None:
+        """Ask for something that needs an agent: one that has ended itself meanwhile, being idle, is started again."""
+        while self._ask(node, op, **fields) is None and self._card(node) is None:
+            self._bring_up([node])
 
     def _ask(self, node: str, op: str, **fields: Any) -> dict[str, Any] | None:
         card = self._card(node)

@@ -65,24 +65,25 @@ class CommandServer:
             return
         *lines, self._clients[client] = received.split(b"\n")
         for line in lines:
-            self._answer(client, line)
+            if client in self._clients:
+                self._answer(client, line)
 
     def _answer(self, client: socket.socket, line: bytes) -> None:
-        answer: dict[str, Any]
+        reply = b"."
         try:
             request = json.loads(line)
             if request["op"] == "watch":
                 self._watchers.add(client)
-                client.send(b".")
-                return
-            answer = {"ok": True, **self._handler(request)}
+            else:
+                reply = _encode({"ok": True, **self._handler(request)})
         except (ValueError, KeyError, TypeError) as error:
-            answer = {"ok": False, "error": f"{type(error).__name__}: {error}"}
+            reply = _encode({"ok": False, "error": f"{type(error).__name__}: {error}"})
         try:
             client.settimeout(1.0)
-            client.sendall(json.dumps(answer).encode() + b"\n")
+            client.sendall(reply)
             client.setblocking(False)
         except OSError:
+            # It may have hung up long before we came to its request.
             self._drop(client)
 
     def _drop(self, client: socket.socket) -> None:
@@ -91,3 +92,7 @@ class CommandServer:
             del self._clients[client]
             self._watchers.discard(client)
             client.close()
+
+
+def _encode(answer: dict[str, Any]) -> bytes:
+    return json.dumps(answer).encode() + b"\n"

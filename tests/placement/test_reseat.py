@@ -1,0 +1,127 @@
+"""Reseating by example."""
+
+import pytest
+
+from rackyard.fabric import Health, Site, simulate
+from rackyard.placement import Occupancy, Placement, Rejection, Request, moved_ranks, place, reseat
+
+SITE = simulate(racks=2, trays=6)
+NONE: frozenset[str] = frozenset()
+
+
+def start(request: Request, site: Site = SITE, occupancy: Occupancy | None = None) -> Placement:
+    answer = place(request, site, occupancy or Occupancy())
+    assert isinstance(answer, Placement)
+    return answer
+
+
+def busy(*names: str) -> Occupancy:
+    return Occupancy({name: frozenset(range(4)) for name in names})
+
+
+def again(
+    old: Placement,
+    request: Request,
+    lost: set[str] | None = None,
+    racks: set[str] | None = None,
+    occupancy: Occupancy | None = None,
+    site: Site = SITE,
+) -> Placement:
+    answer = reseat(old, frozenset(lost or ()), frozenset(racks or ()), request, site, occupancy or Occupancy())
+    assert isinstance(answer, Placement), answer
+    return answer
+
+
+def test_a_spare_takes_the_lost_trays_place() -> None:
+    request = Request(16, segment_gpus=8, spares=1)
+    old = start(request)
+    new = again(old, request, {"r01-t02"})
+    assert [segment.nodes for segment in new.segments] == [("r01-t01", "r01-t05"), ("r01-t03", "r01-t04")]
+    assert moved_ranks(old, new) == (4, 5, 6, 7)
+    assert new.spares == ("r01-t06",)
+    assert [seat.rank for seat in new.seats] == list(range(16))
+
+
+def test_a_lost_rack_moves_its_segments_and_no_other() -> None:
+    request = Request(16, segment_gpus=8, spread=2)
+    old = start(request)
+    new = again(old, request, racks={"r01"})
+    assert [segment.nodes for segment in new.segments] == [("r02-t03", "r02-t04"), ("r02-t01", "r02-t02")]
+    assert moved_ranks(old, new) == tuple(range(8))
+
+
+def test_a_segment_moves_whole_when_its_domain_has_no_node_left() -> None:
+    request = Request(16, segment_gpus=8)
+    others = busy("r01-t05", "r01-t06")
+    old = start(request, occupancy=busy("r02-t01"))
+    assert old.segments[0].rack == "r02"
+    old = start(request, occupancy=Occupancy({**others.used, **busy("r02-t01", "r02-t02", "r02-t03").used}))
+    assert {segment.rack for segment in old.segments} == {"r01"}
+    new = again(old, request, {"r01-t03"}, occupancy=others)
+    assert [segment.nodes for segment in new.segments] == [("r01-t01", "r01-t02"), ("r02-t01", "r02-t02")]
+    assert moved_ranks(old, new) == tuple(range(8, 16))
+
+
+def test_a_gang_without_segments_may_come_apart() -> None:
+    request = Request(24)
+    old = start(request)
+    new = again(old, request, {"r01-t03"}, occupancy=busy("r02-t01", "r02-t03"))
+    assert moved_ranks(old, new) == (8, 9, 10, 11)
+    assert [(segment.index, segment.nodes) for segment in new.segments] == [
+        (0, ("r01-t01", "r01-t02")),
+        (1, ("r02-t02",)),
+        (2, ("r01-t04", "r01-t05", "r01-t06")),
+    ]
+    assert {seat.segment for seat in new.seats if seat.node == "r02-t02"} == {1}
+
+
+def test_no_node_left_anywhere() -> None:
+    request = Request(24, segment_gpus=24)
+    old = start(request)
+    answer = reseat(old, frozenset({"r01-t03"}), NONE, request, SITE, busy("r02-t01"))
+    assert isinstance(answer, Rejection)
+    assert answer.constraint == "no-spare"
+    assert "r01-t03" in answer.summary
+
+
+def test_nothing_lost_nothing_moved() -> None:
+    request = Request(16, spares=1)
+    old = start(request)
+    assert again(old, request, {"r02-t01"}) == old
+    assert again(old, request, {old.spares[0]}).seats == old.seats
+
+
+def test_the_jobs_own_seats_in_the_occupancy_do_not_matter() -> None:
+    request = Request(16, segment_gpus=8)
+    old = start(request)
+    mine = Occupancy().with_job("me", old)
+    assert again(old, request, {"r01-t01"}, occupancy=mine) == again(old, request, {"r01-t01"})
+
+
+def test_part_of_a_node_moves_to_free_gpus() -> None:
+    request = Request(2)
+    old = start(request)
+    new = again(old, request, {"r01-t01"}, occupancy=Occupancy({"r01-t02": frozenset({0, 1})}))
+    assert [(seat.node, seat.gpu, seat.rail) for seat in new.seats] == [("r01-t02", 2, 2), ("r01-t02", 3, 3)]
+
+
+def test_a_server_is_replaced_by_another() -> None:
+    site = simulate(racks=0, hgx=3)
+    request = Request(16, spares=1)
+    old = start(request, site)
+    new = again(old, request, {"hgx-01"}, site=site)
+    assert new.nodes() == ("hgx-03", "hgx-02")
+    assert [segment.domain for segment in new.segments] == [site.node(name).domain for name in new.nodes()]
+
+
+def test_unhealthy_nodes_are_no_replacement() -> None:
+    request = Request(16, segment_gpus=8, spares=1)
+    old = start(request)
+    site = SITE.with_health(nodes={"r01-t05": Health.DOWN})
+    assert "r01-t06" in again(old, request, {"r01-t02"}, site=site).nodes()
+
+
+def test_a_request_of_another_gang_is_refused() -> None:
+    old = start(Request(16))
+    with pytest.raises(ValueError, match="does not belong"):
+        reseat(old, frozenset({"r01-t01"}), NONE, Request(8), SITE, Occupancy())
