@@ -123,14 +123,18 @@ def rackyard_trial(folder: Path, *, warm: bool) -> tuple[float, dict[str, float]
     try:
         wait_for(lambda: warmed_up(folder), "rackyard did not start")
         if warm:
-            wait_for(lambda: 1.0 if "warm        r01-t03" in (folder / "run.log").read_text() else None, "no warm spare")
+            wait_for(
+                lambda: 1.0 if "warm        r01-t03" in (folder / "run.log").read_text() else None, "no warm spare"
+            )
         time.sleep(1.0)
         card = json.loads((state / "nodes" / "r01-t02" / "agent.json").read_text())
         moment = time.monotonic()
         kill_tree(int(card["pid"]))
         seconds = wait_for(lambda: after(folder, moment), "rackyard did not recover") - moment
         time.sleep(1.0)
-        told = subprocess.run([*rackyard, "attempts", "bench", "-o", "json", "--state", str(state)], capture_output=True, check=True)
+        told = subprocess.run(
+            [*rackyard, "attempts", "bench", "-o", "json", "--state", str(state)], capture_output=True, check=True
+        )
         parts = json.loads(told.stdout)["recoveries"][0]["parts"]
         return seconds, {name: value or 0.0 for name, value in parts.items()}
     finally:
@@ -162,7 +166,10 @@ def main() -> None:
                 seconds, parts = kinds[kind](Path(folder))
             results[kind].append(seconds)
             splits[kind].append(parts)
-            print(f"trial {trial + 1} {kind:<9} {seconds:7.2f} s  " + "  ".join(f"{k} {v:.2f}" for k, v in parts.items()), flush=True)
+            print(
+                f"trial {trial + 1} {kind:<9} {seconds:7.2f} s  " + "  ".join(f"{k} {v:.2f}" for k, v in parts.items()),
+                flush=True,
+            )
     report(results, splits, args.json)
 
 
@@ -177,7 +184,10 @@ def report(results: dict[str, list[float]], splits: dict[str, list[dict[str, flo
         print(f"{kind:<9} median {middle:7.2f}  min {min(values):7.2f}  max {max(values):7.2f}  n={len(values)}{ratio}")
     for kind, parts in splits.items():
         if parts and parts[0]:
-            print(f"{kind} split, medians: " + "  ".join(f"{k} {statistics.median(p[k] for p in parts):.2f}" for k in parts[0]))
+            print(
+                f"{kind} split, medians: "
+                + "  ".join(f"{k} {statistics.median(p[k] for p in parts):.2f}" for k in parts[0])
+            )
     if file is not None:
         command = " ".join(["python", "benchmarks/recovery.py", *sys.argv[1:]])
         kept = {"command": command, "machine": machine, "date": str(date.today()), "seconds": results, "splits": splits}

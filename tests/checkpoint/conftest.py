@@ -29,15 +29,19 @@ def server() -> Iterator["subprocess.Popen[str]"]:
 
 @pytest.fixture
 def ranks(server: "subprocess.Popen[str]") -> Ranks:
-    """Call `ranks(name, world=2, codes=..., **args)`: run a function of ranks.py on forked ranks."""
+    """Call `ranks(name, world=2, **args)`: run a function of ranks.py on forked ranks.
 
-    def call(do: str, *, world: int = 2, codes: list[int] | None = None, **args: Any) -> dict[str, Any]:
+    All must end well, or with `killed` at least one by SIGKILL.
+    """
+
+    def call(do: str, *, world: int = 2, killed: bool = False, **args: Any) -> dict[str, Any]:
         assert server.stdin is not None and server.stdout is not None
         told = {key: str(value) if isinstance(value, Path) else value for key, value in args.items()}
         server.stdin.write(json.dumps({"do": do, "world": world, "args": told}) + "\n")
         server.stdin.flush()
         answer: dict[str, Any] = json.loads(server.stdout.readline())
-        assert answer["codes"] == (codes or [0] * world), "\n".join(answer["logs"])
+        codes = answer["codes"]
+        assert -9 in codes if killed else codes == [0] * world, "\n".join(answer["logs"])
         return answer
 
     return call

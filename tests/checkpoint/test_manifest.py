@@ -81,8 +81,11 @@ def test_any_manifest_on_disk_gives_a_finding(tmp_path_factory: pytest.TempPathF
     (path / layout.MANIFEST).write_bytes(whole[:cut] + data)
     (info,) = list_checkpoints(path.parent)
     finding = verify(info)
-    assert finding.verdict is Verdict.FAIL
-    assert finding.evidence[0].origin.endswith(layout.MANIFEST)
+    if finding.verdict is Verdict.PASS:
+        assert manifest.read(path) == manifest.parse(whole), "only white space may differ"
+    else:
+        assert finding.verdict is Verdict.FAIL
+        assert finding.evidence[0].origin.endswith(layout.MANIFEST)
 
 
 @pytest.mark.parametrize("data", [b"[" * 200_000, b"9" * 10_000, b'{"version": 1, "step": ' + b"9" * 6000 + b"}"])

@@ -17,7 +17,7 @@ from rackyard.errors import CheckpointError  # noqa: E402
 
 class Boom:
     def __reduce__(self) -> Any:
-        return (open, ("/tmp/rackyard-must-not-exist", "w"))  # noqa: PTH123
+        return (open, ("/tmp/rackyard-must-not-exist", "w"))
 
 
 def state(value: float) -> dict[str, Any]:
@@ -97,16 +97,10 @@ def test_the_index_can_not_point_outside(saved: Checkpointer) -> None:
     assert "points outside" in str(raised.value.why)
 
 
-def test_only_the_index_classes_are_unpickled() -> None:
-    for hostile in (
-        b"cos\nsystem\n(S'true'\ntR.",
-        b"cbuiltins\neval\n.",
-        b"ctorch\nload\n.",
-        b"\x80\x04\x8c\x05torch.",
-    ):
-        with pytest.raises(Exception, match=r"refused|truncated|exhausted|Ran out|invalid|end") as raised:
-            reader.RestrictedUnpickler(io.BytesIO(hostile)).load()
-        assert isinstance(raised.value, pickle.UnpicklingError | EOFError)
+@pytest.mark.parametrize("hostile", [b"cos\nsystem\n(S'true'\ntR.", b"cbuiltins\neval\n.", b"ctorch\nload\n."])
+def test_only_the_index_classes_are_unpickled(hostile: bytes) -> None:
+    with pytest.raises(pickle.UnpicklingError, match="refused"):
+        reader.RestrictedUnpickler(io.BytesIO(hostile)).load()
 
 
 def test_what_does_not_fit_is_told_by_name(saved: Checkpointer) -> None:

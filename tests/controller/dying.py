@@ -20,7 +20,9 @@ def main() -> None:
     commit = home.store.commit
     count = 0
 
-    def dying(batch: Mapping[str, Sequence[Event]], *, cursor: Mapping[str, int] | None = None) -> dict[str, list[Record]]:
+    def dying(
+        batch: Mapping[str, Sequence[Event]], *, cursor: Mapping[str, int] | None = None
+    ) -> dict[str, list[Record]]:
         nonlocal count
         count += 1
         last = count == int(number)

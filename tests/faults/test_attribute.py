@@ -28,9 +28,7 @@ def view(
     moved: float = 10.0,
 ) -> AttemptView:
     by_rank = {exit_.rank: exit_ for exit_ in exits}
-    ranks = tuple(
-        RankView(rank, f"r01-t0{rank // 2 + 1}", step, by_rank.get(rank)) for rank, step in enumerate(steps)
-    )
+    ranks = tuple(RankView(rank, f"r01-t0{rank // 2 + 1}", step, by_rank.get(rank)) for rank, step in enumerate(steps))
     symptom = 10.0 if exits or nodes or fabric else None
     return AttemptView(ranks, nodes, fabric, symptom, moved, True, 60.0)
 
@@ -41,7 +39,9 @@ def test_nothing_wrong_is_no_fault() -> None:
 
 def test_a_lost_tray_is_the_root_and_its_peers_are_echoes() -> None:
     lost = NodeLost(node="r01-t02", why="agent ended", wall=0.0, mono=10.5)
-    fault = attribute(view((ended(0, "r01-t01", code=1, tail=GLOO), ended(1, "r01-t01", code=1, tail=GLOO)), (lost,)), 11)
+    fault = attribute(
+        view((ended(0, "r01-t01", code=1, tail=GLOO), ended(1, "r01-t01", code=1, tail=GLOO)), (lost,)), 11
+    )
     assert fault is not None
     assert (fault.cause, fault.nodes) == (Cause.TRAY, ("r01-t02",))
     assert len(fault.echoes) == 2
@@ -91,7 +91,9 @@ def test_the_users_error_is_the_root_and_its_signature_has_no_numbers() -> None:
 
 
 def test_a_port_in_use_is_not_the_users_error() -> None:
-    tail = "torch.distributed.DistNetworkError: The server socket has failed to listen: EADDRINUSE Address already in use"
+    tail = (
+        "torch.distributed.DistNetworkError: The server socket has failed to listen: EADDRINUSE Address already in use"
+    )
     fault = attribute(view((ended(0, "r01-t01", code=1, tail=tail),)), 11)
     assert fault is not None
     assert fault.cause is Cause.PORT
@@ -113,7 +115,12 @@ def test_a_hang_with_nobody_behind_blames_nobody() -> None:
 
 @pytest.mark.parametrize(
     ("tail", "echo"),
-    [(GLOO, True), (USER, False), ("RuntimeError: NCCL error: ncclRemoteError: remote process exited", True), ("", False)],
+    [
+        (GLOO, True),
+        (USER, False),
+        ("RuntimeError: NCCL error: ncclRemoteError: remote process exited", True),
+        ("", False),
+    ],
 )
 def test_echoes_are_told_from_own_errors(tail: str, echo: bool) -> None:
     assert is_echo(tail) is echo

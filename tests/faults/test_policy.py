@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from rackyard.faults import ActionKind, Budget, Cause, Fault, Past, decide
 
 TRAY = Fault(Cause.TRAY, "r01-t02", "compute tray r01-t02 lost", "tray r01-t02", nodes=("r01-t02",))
-EXIT = Fault(Cause.EXIT, "rank 1", "rank 1 exited with code 1: ValueError: x", "exit 1 ValueError: x", nodes=("r01-t01",))
+EXIT = Fault(
+    Cause.EXIT, "rank 1", "rank 1 exited with code 1: ValueError: x", "exit 1 ValueError: x", nodes=("r01-t01",)
+)
 CRASH = Fault(Cause.PROCESS, "rank 1", "rank 1 was ended by SIGSEGV", "process SIGSEGV rank 1", nodes=("r01-t01",))
 NVLINK = Fault(Cause.RACK_NVLINK, "r01", "rack r01: NVLink domain is down", "rack-nvlink r01", racks=("r01",))
 SPARE = Budget(3, {"r01-t01": ("r01-t03",), "r01-t02": ("r01-t03",)})

@@ -4,6 +4,8 @@ import json
 
 import click
 
+from rackyard.cli.common import emit, output_option
+
 
 @click.group(name="config")
 def config() -> None:
@@ -20,7 +22,7 @@ def schema() -> None:
 
 @config.command()
 @click.argument("key", required=False)
-@click.option("-o", "output", type=click.Choice(["table", "json"]), default="table", help="Form of the output.")
+@output_option
 def explain(key: str | None, output: str) -> None:
     """Say what KEY of the job file means, or all keys where none is given.
 
@@ -36,8 +38,9 @@ def explain(key: str | None, output: str) -> None:
     shown = [row for row in every if key is None or row.key == key or row.key.startswith(f"{key}.")]
     if not shown:
         raise UsageError(f"no key {key} in a job file", fix=did_you_mean(str(key), [row.key for row in every]))
-    if output == "json":
-        click.echo(json.dumps([asdict(row) for row in shown], indent=2))
-        return
-    for row in shown:
-        click.echo(f"{row.key}\n    {row.meaning}\n    type: {row.type}; default: {row.default}")
+
+    def table() -> None:
+        for row in shown:
+            click.echo(f"{row.key}\n    {row.meaning}\n    type: {row.type}; default: {row.default}")
+
+    emit(output, [asdict(row) for row in shown], table)

@@ -48,7 +48,9 @@ class Course:
 
 @click.command("demo")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("out/demo"), show_default=True)
-@click.option("--steps", type=click.IntRange(min=20), default=100, show_default=True, help="Optimizer steps of the job.")
+@click.option(
+    "--steps", type=click.IntRange(min=20), default=100, show_default=True, help="Optimizer steps of the job."
+)
 def demo(out: Path, steps: int) -> None:
     """One job from YAML to a mesh, through a tray fault and a rack fault. Exit code 1 if anything does not hold."""
     began = time.monotonic()
@@ -58,7 +60,9 @@ def demo(out: Path, steps: int) -> None:
     click.echo("\n== the job, struck twice ==")
     home, state, lines = _run(out, "shape-dit", meshes, course, faults=True)
     if state.phase != "succeeded":
-        raise RackyardError("the demo's job did not end well", where=str(out), why=state.finished.reason if state.finished else None)
+        raise RackyardError(
+            "the demo's job did not end well", where=str(out), why=state.finished.reason if state.finished else None
+        )
     click.echo("\n== the control run, no faults ==")
     control_home, control, _ = _run(out, "control", meshes, course, faults=False)
     click.echo("\n== shapes sampled from the weights the job trained ==")
@@ -77,7 +81,9 @@ def _fresh(out: Path) -> None:
 
     if out.exists():
         if any(out.iterdir()) and not (out / MARK).exists():
-            raise UsageError("the output folder holds something else", where=str(out), fix="name an empty one with --out")
+            raise UsageError(
+                "the output folder holds something else", where=str(out), fix="name an empty one with --out"
+            )
         shutil.rmtree(out)
     out.mkdir(parents=True)
     (out / MARK).touch()
@@ -93,9 +99,7 @@ def _meshes(out: Path) -> Path:
     return folder.absolute()
 
 
-def _run(
-    out: Path, name: str, meshes: Path, course: Course, *, faults: bool
-) -> "tuple[Home, JobState, list[str]]":
+def _run(out: Path, name: str, meshes: Path, course: Course, *, faults: bool) -> "tuple[Home, JobState, list[str]]":
     from rackyard.cli.session import drive, read_spec
     from rackyard.cli.timeline import line
     from rackyard.controller.home import Home
@@ -111,7 +115,9 @@ def _run(
     job = submit(home.store, spec, workdir, site.digest())
     if faults:
         strikes = (("tray", course.tray_at), ("rack-nvlink", course.rack_at))
-        requests = [FaultRequested(fault=at, kind=kind, target="", at_step=step) for at, (kind, step) in enumerate(strikes, 1)]
+        requests = [
+            FaultRequested(fault=at, kind=kind, target="", at_step=step) for at, (kind, step) in enumerate(strikes, 1)
+        ]
         home.store.append(job, requests)
     click.echo(f"{job} on {site.name} (simulated hardware, real processes)")
     lines: list[str] = []
@@ -137,7 +143,10 @@ def _summary(state: "JobState", control: "JobState") -> bool:
     ]
     print_table(["fault", "action", "recovered in", *PARTS, "steps lost"], rows)
     share = goodput(state)
-    click.echo(f"\nmean time to recover {span(mean_recovery(found))}; steps lost {sum(item.steps_lost for item in found)}", nl=False)
+    click.echo(
+        f"\nmean time to recover {span(mean_recovery(found))}; steps lost {sum(item.steps_lost for item in found)}",
+        nl=False,
+    )
     click.echo(f"; goodput {share:.1%}" if share is not None else "")
     ours, theirs = state.metrics.get("loss"), control.metrics.get("loss")
     same = ours is not None and ours == theirs
@@ -157,9 +166,7 @@ def _sample(out: Path, meshes: Path) -> tuple[Path, Sequence[float]]:
     return report.png, report.iou
 
 
-def _report(
-    out: Path, ours: "tuple[Home, JobState, list[str]]", control: "tuple[Home, JobState]", sheet: Path
-) -> None:
+def _report(out: Path, ours: "tuple[Home, JobState, list[str]]", control: "tuple[Home, JobState]", sheet: Path) -> None:
     from rackyard.report import Extra, render
     from rackyard.report.incident import losses
 

@@ -19,7 +19,9 @@ def fault() -> None:
 @click.argument("job")
 @click.option("--kind", type=click.Choice(KINDS), required=True)
 @click.option("--at-step", type=click.IntRange(min=1), help="When the job has completed this step; default: at once.")
-@click.option("--target", default="", help="Rank, node or rack; default: the job's last rank, its node, or its first rack.")
+@click.option(
+    "--target", default="", help="Rank, node or rack; default: the job's last rank, its node, or its first rack."
+)
 @state_option
 def inject(job: str, kind: str, at_step: int | None, target: str, state: Path) -> None:
     """Let a fault of KIND strike JOB. Refused on a site that is not simulated."""

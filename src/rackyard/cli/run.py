@@ -10,7 +10,9 @@ from rackyard.cli.common import open_home, state_option
 
 @click.command("run")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--site", type=click.Path(path_type=Path), help="Site file; default: the folder's site, else two simulated racks.")
+@click.option(
+    "--site", type=click.Path(path_type=Path), help="Site file; default: the folder's site, else two simulated racks."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print the outcome only.")
 @state_option
 def run(file: Path, site: Path | None, quiet: bool, state: Path) -> None:

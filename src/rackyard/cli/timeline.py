@@ -15,7 +15,9 @@ def line(record: Record) -> str | None:
 
 def describe(record: Record) -> str:
     """What happened in one line, for any event."""
-    return _text(record) or ", ".join(f"{name} {value}" for name, value in plain(record.event).items() if name not in ("wall", "mono", "tail"))
+    return _text(record) or ", ".join(
+        f"{name} {value}" for name, value in plain(record.event).items() if name not in ("wall", "mono", "tail")
+    )
 
 
 def _text(record: Record) -> str | None:
@@ -48,7 +50,11 @@ def _text(record: Record) -> str | None:
         case ev.CancelRequested():
             return "cancel      requested"
         case seen.NodeWarm():
-            return f"cold        {event.node}: {event.problem}" if event.problem else f"warm        {event.node} in {event.seconds:.1f} s"
+            return (
+                f"cold        {event.node}: {event.problem}"
+                if event.problem
+                else f"warm        {event.node} in {event.seconds:.1f} s"
+            )
         case seen.CheckpointDone():
             return f"checkpoint  step {event.step} published"
         case seen.CheckpointDamaged():

@@ -14,7 +14,9 @@ from rackyard.errors import RackyardError
 
 
 @click.command("up")
-@click.option("--site", type=click.Path(path_type=Path), help="Site file; default: the folder's site, else two simulated racks.")
+@click.option(
+    "--site", type=click.Path(path_type=Path), help="Site file; default: the folder's site, else two simulated racks."
+)
 @click.option("--detach", is_flag=True, help="Go on in the background; print the process id.")
 @state_option
 def up(site: Path | None, detach: bool, state: Path) -> None:

@@ -23,7 +23,7 @@ from rackyard.findings import Verdict
 from rackyard.jobs import events as ev
 from rackyard.jobs.events import Event, Record
 from rackyard.jobs.site import SITE_STREAM, cordons, with_cordons
-from rackyard.jobs.state import Attempt, JobState, apply
+from rackyard.jobs.state import Attempt, JobState
 from rackyard.jobs.why import why
 from rackyard.launch import Gang, LaunchPlan, build
 from rackyard.placement import Occupancy, Placement, decode

@@ -205,9 +205,7 @@ def _inject(state: JobState, attempt: Attempt, site: Site) -> Next:
         due = wanted.at_step is None or (attempt.first_step is not None and attempt.step >= wanted.at_step)
         if wanted.fault not in done and due:
             target = wanted.target or _target(wanted.kind, decode(dict(attempt.placement)), site)
-            strike = ev.FaultInjected(
-                fault=wanted.fault, attempt=attempt.number, kind=wanted.kind, target=target
-            )
+            strike = ev.FaultInjected(fault=wanted.fault, attempt=attempt.number, kind=wanted.kind, target=target)
             return Append((strike,))
     return None
 
@@ -238,7 +236,9 @@ def _recover(state: JobState, attempt: Attempt, world: World) -> Next:
         ended = ev.AttemptEnded(attempt=attempt.number, outcome=fault.cause.value)
         return Append((ended,)) if _all_down(attempt) else None
     why = f"{state.job} attempt {attempt.number}: {fault.summary}"
-    out = tuple(ev.Cordoned(subject=name, why=why, job=state.job) for name in (*attempt.advice.nodes, *attempt.advice.racks))
+    out = tuple(
+        ev.Cordoned(subject=name, why=why, job=state.job) for name in (*attempt.advice.nodes, *attempt.advice.racks)
+    )
     return Append((ev.Stopping(attempt=attempt.number, stacks=fault.cause is Cause.HANG),), out)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite import insert
 
 from rackyard.errors import RackyardError, UsageError
 from rackyard.jobs.events import Event, Record, decode, encode
@@ -68,9 +69,7 @@ class Store:
                 fix="check the folder given by --state (its disk, its permissions, whether it is a store at all)",
             ) from error
 
-    def append(
-        self, stream: str, events: Sequence[Event], *, cursor: Mapping[str, int] | None = None
-    ) -> list[Record]:
+    def append(self, stream: str, events: Sequence[Event], *, cursor: Mapping[str, int] | None = None) -> list[Record]:
         """Store events at the end of a stream, with the journal cursor if given, all or nothing."""
         return self.commit({stream: events}, cursor=cursor).get(stream, [])
 
@@ -85,10 +84,7 @@ class Store:
                     if events:
                         written[stream] = self._append(connection, stream, events)
                 for journal, offset in (cursor or {}).items():
-                    connection.execute(
-                        sa.text("INSERT OR REPLACE INTO cursors (journal, offset) VALUES (:journal, :offset)"),
-                        {"journal": journal, "offset": offset},
-                    )
+                    connection.execute(_upsert(_cursors, {"journal": journal, "offset": offset}))
         except sa.exc.OperationalError as error:
             raise RackyardError(
                 "the event could not be stored; nothing was done",
@@ -133,18 +129,12 @@ class Store:
             "updated": time.time(),
             "reason": reason,
         }
-        names = ", ".join(row)
-        holes = ", ".join(f":{name}" for name in row)
         with self._writer.begin() as connection:
-            connection.execute(sa.text(f"INSERT OR REPLACE INTO jobs ({names}) VALUES ({holes})"), row)
+            connection.execute(_upsert(_jobs, row))
 
     def records(self, stream: str, after: int = 0) -> list[Record]:
         """The stream's records with a sequence number above `after`."""
-        query = (
-            sa.select(_events)
-            .where(_events.c.stream == stream, _events.c.seq > after)
-            .order_by(_events.c.seq)
-        )
+        query = sa.select(_events).where(_events.c.stream == stream, _events.c.seq > after).order_by(_events.c.seq)
         with self._engine.connect() as connection:
             return [
                 Record(stream=row.stream, seq=row.seq, wall=row.wall, mono=row.mono, event=decode(row.kind, row.body))
@@ -201,10 +191,13 @@ class Store:
     def set_setting(self, key: str, value: str) -> None:
         """Store a setting."""
         with self._writer.begin() as connection:
-            connection.execute(
-                sa.text("INSERT OR REPLACE INTO settings (key, value) VALUES (:key, :value)"),
-                {"key": key, "value": value},
-            )
+            connection.execute(_upsert(_values, {"key": key, "value": value}))
+
+
+def _upsert(table: sa.Table, row: Mapping[str, object]) -> sa.Executable:
+    """Insert the row, or replace the one with its primary key."""
+    keys = [column.name for column in table.primary_key]
+    return insert(table).values(row).on_conflict_do_update(index_elements=keys, set_=dict(row))
 
 
 def _begin(connection: sa.Connection) -> None:
@@ -220,5 +213,3 @@ def _configure(connection: object, _record: object) -> None:
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.close()
     connection.isolation_level = None  # type: ignore[attr-defined]  # we say BEGIN ourselves
-
-

@@ -175,7 +175,8 @@ def _hang(view: AttemptView, now: float) -> Fault | None:
     return Fault(
         Cause.HANG,
         who or "all ranks",
-        f"no step for {silent:.1f} s (limit {limit:g} s); " + (f"behind: {who}" if who else "no rank is behind the others"),
+        f"no step for {silent:.1f} s (limit {limit:g} s); "
+        + (f"behind: {who}" if who else "no rank is behind the others"),
         "hang " + ",".join(sorted({rank.node for rank in suspects})),
         tuple(f"rank {rank.rank} on {rank.node}: newest step {rank.step}" for rank in view.ranks[:16]),
         nodes=tuple(dict.fromkeys(rank.node for rank in suspects)),

@@ -65,12 +65,15 @@ class Parallel(Section):
 
 
 class Checkpoint(Section):
-    """Where the job's checkpoints are and how often they are written."""
+    """Where the job's checkpoints are and how often they are written.
+
+    The command writes them: it finds these values in its environment as RACKYARD_CHECKPOINT_DIR, _EVERY and so on.
+    """
 
     dir: PathText
     """Folder of the checkpoints; a relative one starts at `workdir`."""
     every: EveryValue = Field(default=Every(), json_schema_extra={"default": "auto"})
-    """`20 steps`, a duration such as `10m`, or `auto`: chosen from the failure rate and the cost of saving."""
+    """`20 steps`, a duration such as `10m`, or `auto`: left to the command."""
     keep: Count = 3
     """How many checkpoints to keep; older ones are deleted."""
     replicas: CountFromZero = 0

@@ -53,6 +53,14 @@ _OUTRO = """\
 - `env` can't set what Rackyard sets for every rank, that is names that begin with `RACKYARD_` or `TORCHELASTIC_`, and
 {reserved}.
 
+## What takes effect today
+
+`parallel`, `watch.slow`, `queue` and `priority` are checked and kept with the job, and nothing acts on them yet. The
+keys of `checkpoint` are handed to the command as `RACKYARD_CHECKPOINT_DIR`, `RACKYARD_CHECKPOINT_EVERY` and so on: the
+command writes the checkpoints, Rackyard finds and verifies them in `dir`.
+
+## Durations
+
 Durations are a number and a unit: `500ms`, `60s`, `10m`, `1.5h`, `2d`.
 
 `rackyard config schema` prints the JSON Schema of the file for editors; `rackyard config explain KEY` prints a line

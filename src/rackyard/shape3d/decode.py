@@ -21,6 +21,8 @@ Query = Callable[[Tensor], Tensor]  # points (Q, 3) -> field (Q,), negative insi
 Grid = NDArray[np.float32]
 
 _OUTSIDE = 1.0
+_COARSE = 0.07  # largest coarse cell: half its diagonal, .06, is 60 % of the truncation distance of .1
+_BAND = 0.75
 _CLEAR = 2e-3  # of the truncation distance: 2e-4 of the cube
 
 
@@ -69,17 +71,27 @@ def _grow(mask: Tensor) -> Tensor:
     return torch.nn.functional.max_pool3d(mask[None, None].float(), 3, 1, 1)[0, 0] > 0
 
 
-def banded_field(query: Query, resolution: int, *, stride: int = 4, band: float = 0.95, chunk: int = 16384) -> Field:
+def _stride(resolution: int) -> int:
+    """The largest power of two for which coarse cells are small enough, and that divides the resolution."""
+    stride = 1
+    while 4 * stride / resolution <= _COARSE and resolution % (2 * stride) == 0:
+        stride *= 2
+    return stride
+
+
+def banded_field(query: Query, resolution: int, *, stride: int | None = None, chunk: int = 16384) -> Field:
     """Every `stride`-th node asked, then all nodes near those whose value is within the band.
 
-    Exact where the field is a truncated distance (|value| near 1 means far from the surface); elsewhere
-    the node takes the value of the nearest coarse node, whose sign is the right one.
+    Exact where the field is a truncated distance: the surface is nowhere farther from a coarse node than half
+    the diagonal of a coarse cell, which is well inside the band. Elsewhere a node takes the value of the
+    nearest coarse node, whose sign is the right one. At low resolutions this is the dense field.
     """
+    stride = _stride(resolution) if stride is None else stride
     if resolution % stride:
         raise UsageError(f"grid resolution {resolution} is not a multiple of the coarse stride {stride}")
     coarse_side, side = resolution // stride + 1, resolution + 1
     coarse = _ask(query, _all_nodes(resolution, stride), resolution, chunk).view(coarse_side, coarse_side, coarse_side)
-    near = _grow(coarse.abs() < band)
+    near = _grow(coarse.abs() < _BAND)
     nearest = (torch.arange(side) + stride // 2) // stride
     fine = coarse[nearest][:, nearest][:, :, nearest].clone()
     wanted = near[nearest][:, nearest][:, :, nearest]

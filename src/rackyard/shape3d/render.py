@@ -91,7 +91,7 @@ def _candidates(low: Ints, high: Ints, limit: int) -> Iterator[tuple[Ints, Ints,
         start = stop
 
 
-def _inside(corner: Floats, x: Ints, y: Ints) -> tuple[NDArray[np.bool_], Floats]:
+def _inside(corner: NDArray[np.float64], x: Ints, y: Ints) -> tuple[NDArray[np.bool_], Floats]:
     """Which pixel centres (N,) lie in their triangles (N, 3, 3), and the depth there."""
     a, b, c = corner[:, 0], corner[:, 1], corner[:, 2]
     px, py = x + 0.5, y + 0.5
@@ -108,7 +108,8 @@ def _inside(corner: Floats, x: Ints, y: Ints) -> tuple[NDArray[np.bool_], Floats
 def rasterise(vertices: Floats, faces: Ints, size: int, camera: Camera = CAMERA) -> Maps:
     """Maps of a mesh (V, 3), (F, 3) by a z-buffer; flat normals, faces seen from both sides."""
     axes = camera.axes()
-    view = vertices.astype(np.float32) @ axes.T
+    # Double precision: slivers of marching cubes would otherwise light pixels beside them.
+    view = vertices.astype(np.float64) @ axes.T.astype(np.float64)
     scale = size / (2 * camera.window)
     corner = np.stack([view[:, 0] * scale + size / 2, size / 2 - view[:, 1] * scale, view[:, 2]], -1)[faces]
     low = np.clip(np.floor(corner[:, :, :2].min(1)), 0, size).astype(np.int64)
