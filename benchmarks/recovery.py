@@ -82,7 +82,7 @@ def torchrun_trial(folder: Path) -> tuple[float, dict[str, float]]:
         port = probe.getsockname()[1]
     command = [
         sys.executable, "-m", "torch.distributed.run", "--nnodes=1:2", "--nproc-per-node=4", "--max-restarts=5",
-        "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=bench",
+        "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=bench", "HOST",
         str(SCRIPT), "--steps", str(STEPS), "--dir", str(folder),
     ]  # fmt: skip
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -90,8 +90,9 @@ def torchrun_trial(folder: Path) -> tuple[float, dict[str, float]]:
     try:
         for number in range(2):
             log = (folder / f"agent-{number}.log").open("w")
-            agents.append(subprocess.Popen(command, stdout=log, stderr=log, env=env, start_new_session=True))
-            time.sleep(1.0)  # the first hosts the store
+            # The store lives on the first node, which survives: losing it would end the whole torchrun job.
+            words = [f"--rdzv-conf=is_host={number == 0}" if word == "HOST" else word for word in command]
+            agents.append(subprocess.Popen(words, stdout=log, stderr=log, env=env, start_new_session=True))
         wait_for(lambda: warmed_up(folder), "torchrun did not start")
         time.sleep(1.0)
         victim = agents[1]

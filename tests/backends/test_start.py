@@ -1,7 +1,6 @@
 """Starting ranks: fresh and forked must be the same to the script."""
 
 import json
-import os
 import re
 import signal
 import sys
@@ -170,7 +169,7 @@ def test_ranks_wait_for_the_warm_parent_and_share_its_imports(site: LocalSite) -
         "import slow_import, random, rackyard\nrackyard.report_step(1, parent=slow_import.PID, r=random.random())"
     )
     plan = site.plan(f"{sys.executable} train.py", nodes=("n0",) * 3, warm=("slow_import",))
-    site.backend.prepare(["n0"], plan, background=True)
+    site.backend.prepare(["n0"], plan)
     site.exits(plan)
     (warm,) = site.wait(NodeWarm)
     assert warm.seconds > 0.4
@@ -187,24 +186,6 @@ def test_ranks_wait_for_the_warm_parent_and_share_its_imports(site: LocalSite) -
     # A variable that imports may have read makes it another parent.
     site.exits(site.plan(f"{sys.executable} train.py", attempt=3, warm=("slow_import",), env={"OTHER": "5"}))
     assert len(site.all(NodeWarm)) == 2
-
-
-def test_a_parent_warmed_in_the_background_gives_way_but_its_ranks_do_not(site: LocalSite) -> None:
-    site.script(
-        """
-        import os, pathlib
-        polite = os.nice(0) > 0 or os.sched_getscheduler(0) == os.SCHED_BATCH
-        pathlib.Path("polite").write_text(str(polite))
-    """,
-        "importing.py",
-    )
-    site.script("import os, rackyard; rackyard.report_step(1, nice=os.nice(0), policy=os.sched_getscheduler(0))")
-    plan = site.plan(f"{sys.executable} train.py", warm=("time", "importing"))
-    site.backend.prepare(["n0"], plan, background=True)
-    assert not site.wait(NodeWarm)[0].problem
-    assert (site.work / "polite").read_text() == "True"
-    site.exits(plan)
-    assert site.all(StepDone)[0].metrics == {"nice": os.nice(0), "policy": os.sched_getscheduler(0)}
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_cordoned_nodes_reduce_a_domain() -> None:
 
 def test_an_unknown_rail() -> None:
     answer = rejected(Request(8, rail=7))
-    assert (answer.constraint, answer.fix) == ("rail", "rail: one of 0, 1, 2, 3")
+    assert (answer.constraint, answer.fix) == ("rail", "rails: one of 0, 1, 2, 3")
 
 
 def test_ten_times_the_site() -> None:

@@ -14,8 +14,8 @@ observations, so that a caller killed in between reads them again and none is lo
 class Backend(Protocol):
     """Starts, stops and observes attempts. Every call may be repeated without harm."""
 
-    def prepare(self, nodes: Iterable[str], plan: LaunchPlan, *, background: bool = False) -> None:
-        """Bring up the agents of `nodes` and warm them for the job; `background` gives way to running work."""
+    def prepare(self, nodes: Iterable[str], plan: LaunchPlan) -> None:
+        """Bring up the agents of `nodes` and warm them for the job."""
 
     def launch(self, plan: LaunchPlan) -> None:
         """Start the attempt's ranks. Ranks of this attempt that were started before are left alone."""

@@ -32,6 +32,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Every command with its module (the command is the module's attribute of the same name) and its help line."""
 
 
+WIDTH = 100
+"""Columns of help texts, at most on a terminal and always elsewhere."""
+
+
 class LazyGroup(click.Group):
     """A group that imports a command's module only when that command is called."""
 
@@ -62,16 +66,31 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH})
 @click.version_option(__version__, prog_name="rackyard")
 def cli() -> None:
     """The yard master for NVL72 racks: place, launch, watch and recover GPU training."""
 
 
+def _refused(error: OSError) -> RackyardError:
+    import errno
+
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    fix = "free space; `rackyard up` then goes on with the jobs where they were" if full else None
+    where = str(error.filename) if error.filename else None
+    return RackyardError("the system refused", where=where, why=error.strerror or str(error), fix=fix)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point. Exit codes: 0 ok, 1 failed, 2 usage, 3 not yet, 4 findings, 130 interrupted."""
     try:
-        code = cli.main(list(argv) if argv is not None else None, prog_name="rackyard", standalone_mode=False)
+        code = cli.main(
+            list(argv) if argv is not None else None,
+            prog_name="rackyard",
+            standalone_mode=False,
+            # Piped output must not depend on the terminal it was typed in.
+            terminal_width=None if sys.stdout.isatty() else WIDTH,
+        )
     except RackyardError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
@@ -85,4 +104,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         # The reader went away (`rackyard logs JOB | head`): nothing to say, and nobody to say it to.
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        # What the commands do not expect themselves: a disk that is full, a folder that lost its permissions.
+        click.echo(f"error: {_refused(error)}", err=True)
+        sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)

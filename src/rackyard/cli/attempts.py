@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rackyard.cli.common import clock, emit, open_home, output_option, plain, print_table, span, state_option
+from rackyard.cli.common import clock, emit, open_store, output_option, plain, print_table, span, state_option
 
 if TYPE_CHECKING:
     from rackyard.jobs.state import JobState
@@ -19,7 +19,7 @@ def attempts(job: str, output: str, state: Path) -> None:
     """Show what ended each attempt of JOB, what was done about it, and what it cost."""
     from rackyard.jobs.recovery import recoveries
 
-    store = open_home(state).store
+    store = open_store(state)
     found = store.state(store.resolve(job))
     data = {
         "attempts": [plain(attempt) for attempt in found.attempts],

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rackyard.cli.common import open_home, state_option
+from rackyard.cli.common import hint_no_controller, open_home, open_store, state_option
 
 
 @click.command("cancel")
@@ -16,7 +16,7 @@ def cancel(job: str, yes: bool, dry_run: bool, state: Path) -> None:
     """End JOB: SIGTERM, and SIGKILL to what is left after the grace time."""
     from rackyard.jobs.events import CancelRequested
 
-    store = open_home(state).store
+    store = open_store(state)
     found = store.state(store.resolve(job))
     if found.phase.over:
         click.echo(f"{found.job} is {found.phase} already")
@@ -26,5 +26,7 @@ def cancel(job: str, yes: bool, dry_run: bool, state: Path) -> None:
         return
     if not yes:
         click.confirm(f"cancel {found.job} ({found.phase}, step {found.best_step})?", abort=True)
-    store.append(found.job, [CancelRequested()])
+    home = open_home(state)
+    home.store.append(found.job, [CancelRequested()])
     click.echo(f"{found.job}: cancel requested")
+    hint_no_controller(home)

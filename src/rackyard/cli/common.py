@@ -11,6 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from rackyard.controller.home import Home
+    from rackyard.controller.reading import Reader
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,8 +27,23 @@ output_option = click.option(
 )
 
 
+def open_store(state: Path) -> "Reader":
+    """The folder's store for a command that only looks: nothing is created, and a missing store holds no jobs."""
+    from rackyard.controller.reading import STORE_FILE, Reader
+    from rackyard.errors import UsageError
+
+    if state.exists() and not state.is_dir():
+        raise UsageError(
+            "the state folder can't be used",
+            where=str(state),
+            why="it is not a folder",
+            fix="name another one with --state or RACKYARD_STATE",
+        )
+    return Reader(state / STORE_FILE)
+
+
 def open_home(state: Path) -> "Home":
-    """The state folder, opened. Imported late: it brings the database with it."""
+    """The state folder, opened for writing and made if need be. Imported late: it brings the database with it."""
     from rackyard.controller.home import Home
 
     return Home(state)
@@ -44,9 +60,21 @@ def emit(output: str, data: Any, table: Callable[[], None]) -> None:
 
         writer = YAML(typ="safe", pure=True)
         writer.default_flow_style = False
+        writer.width = 4096  # whole lines, for those who read YAML with grep
         writer.dump(data, sys.stdout)
     else:
         table()
+
+
+def hint(text: str) -> None:
+    """Say something that is for people only: on stderr, so that a pipe does not get it."""
+    click.echo(text, err=True)
+
+
+def hint_no_controller(home: "Home") -> None:
+    """Say so when nobody will act on what was just stored."""
+    if not home.controlled():
+        hint(f"no controller works on {home.path}: start one with `rackyard up`")
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rackyard.cli.common import clock, emit, open_home, output_option, plain, print_table, state_option
+from rackyard.cli.common import clock, emit, open_store, output_option, plain, print_table, state_option
 
 
 @click.command("events")
@@ -13,11 +13,17 @@ from rackyard.cli.common import clock, emit, open_home, output_option, plain, pr
 @state_option
 def events(job: str, output: str, state: Path) -> None:
     """Show every stored event of JOB, oldest first."""
-    store = open_home(state).store
+    store = open_store(state)
     records = store.records(store.resolve(job))
     data = [
-        {"seq": record.seq, "wall": record.wall, "mono": record.mono, "kind": type(record.event).__name__}
-        | dict(plain(record.event))
+        {
+            "seq": record.seq,
+            "wall": record.wall,
+            "mono": record.mono,
+            "kind": type(record.event).__name__,
+            # Apart, for events have a kind and times of their own.
+            "body": plain(record.event),
+        }
         for record in records
     ]
 

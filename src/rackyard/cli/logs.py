@@ -3,40 +3,58 @@
 import re
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from rackyard.cli.common import open_home, state_option
+from rackyard.cli.common import open_store, state_option
 from rackyard.errors import UsageError
 
+if TYPE_CHECKING:
+    from rackyard.controller.reading import Reader
+
 _ERROR = re.compile(r"Traceback|Error\b|Exception\b|Fatal|Xid")
+SHOWN = 40
+"""Lines shown from the first error on."""
 
 
 @click.command("logs")
 @click.argument("job")
-@click.option("--rank", type=int, help="Only this rank.")
-@click.option("--attempt", type=int, help="Which attempt; default: the newest.")
+@click.option("--rank", type=click.IntRange(min=0), help="Only this rank.")
+@click.option("--attempt", type=click.IntRange(min=1), help="Which attempt; default: the newest.")
 @click.option("--first-error", is_flag=True, help="Only from the first error line of each rank.")
 @click.option("-f", "--follow", is_flag=True, help="Go on as more is written, until the job is over.")
 @state_option
 def logs(job: str, rank: int | None, attempt: int | None, first_error: bool, follow: bool, state: Path) -> None:
     """Print the logs of JOB, each line behind its rank."""
-    home = open_home(state)
-    name = home.store.resolve(job)
-    folder = home.job_dir(name) / "logs"
-    number = attempt or _newest(folder)
-    files = _files(folder / f"attempt-{number}", rank)
+    store = open_store(state)
+    name = store.resolve(job)
+    folder = state / "jobs" / name / "logs"
+    if follow and first_error:
+        raise UsageError("--follow and --first-error do not go together", fix="leave one of them out")
+    if follow:
+        _follow(store, name, folder, rank, attempt)
+        return
+    here = folder / f"attempt-{attempt or _newest(folder)}"
+    files = _files(here, rank)
     if not files:
         raise UsageError(
-            "no log of that rank and attempt",
-            where=str(folder / f"attempt-{number}"),
+            "no log of that rank and attempt" if here.exists() else "no log of that attempt",
+            where=str(here),
             fix="`rackyard attempts` lists the attempts, `rackyard status` the ranks",
         )
-    offsets = dict.fromkeys(files, 0)
+    for file in files:
+        _print(file, 0, first_error=first_error)
+
+
+def _follow(store: "Reader", job: str, folder: Path, rank: int | None, attempt: int | None) -> None:
+    """Print what is there and what comes, attempt after attempt, until the job is over."""
+    offsets: dict[Path, int] = {}
     while True:
-        over = home.store.state(name).phase.over if follow else True
-        for file in files:
-            offsets[file] = _print(file, offsets[file], first_error)
+        # Asked first: what is written before the end is then still read.
+        over = store.state(job).phase.over
+        for file in _files(folder / f"attempt-{attempt or _newest(folder)}", rank):
+            offsets[file] = _print(file, offsets.get(file, 0), partial=over)
         if over:
             return
         time.sleep(0.2)
@@ -52,14 +70,17 @@ def _files(folder: Path, rank: int | None) -> list[Path]:
     return sorted(found, key=lambda path: int(path.stem.removeprefix("rank-")))
 
 
-def _print(file: Path, offset: int, first_error: bool) -> int:
+def _print(file: Path, offset: int, *, first_error: bool = False, partial: bool = True) -> int:
+    """Print the file from `offset`, and return where to go on. A line without an end waits, unless `partial`."""
     with file.open("rb") as handle:
         handle.seek(offset)
-        lines = handle.read().decode(errors="replace").splitlines()
-        end = handle.tell()
+        data = handle.read()
+    if not partial:
+        data = data[: data.rfind(b"\n") + 1]
+    lines = data.decode(errors="replace").splitlines()
     if first_error:
         at = next((at for at, text in enumerate(lines) if _ERROR.search(text)), len(lines))
-        lines = lines[at : at + 40]
+        lines = lines[at : at + SHOWN]
     for text in lines:
         click.echo(f"[{file.stem.removeprefix('rank-')}] {text}")
-    return end
+    return offset + len(data)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rackyard.cli.common import emit, open_home, output_option, plain, print_table, state_option
+from rackyard.cli.common import emit, open_home, open_store, output_option, plain, print_table, state_option
 
 if TYPE_CHECKING:
     from rackyard.fabric import Node, Site
@@ -45,28 +45,61 @@ def show(name: str, file: Path | None, output: str, state: Path) -> None:
     emit(output, data, lambda: show_node(site, node, occupancy))
 
 
+@nodes.command("return")
+@click.argument("name")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what would be returned; return nothing.")
+@state_option
+def return_(name: str, yes: bool, dry_run: bool, state: Path) -> None:
+    """Return a node to service that a fault took out of use. Jobs that wait for seats are looked at again."""
+    give_back(state, "node", name, yes=yes, dry_run=dry_run)
+
+
+def give_back(state: Path, what: str, name: str, *, yes: bool, dry_run: bool) -> None:
+    """Return a node or rack (`what`) to service. UsageError for a name the site does not have."""
+    from rackyard.controller.sites import stored_site
+    from rackyard.errors import UsageError
+    from rackyard.jobs.events import Returned
+    from rackyard.jobs.site import SITE_STREAM, cordons
+
+    store = open_store(state)
+    site = stored_site(store)
+    known(name, [item.name for item in (site.nodes if what == "node" else site.racks)], what)
+    why = cordons(store.records(SITE_STREAM)).get(name)
+    if why is None:
+        if what == "node" and site.node(name).cordoned:
+            raise UsageError(
+                f"{name} is cordoned by the site file",
+                why=site.node(name).cordoned,
+                fix="take `cordoned` out of the site file and give it with --site",
+            )
+        click.echo(f"{name} is in service already")
+        return
+    if dry_run:
+        click.echo(f"would return {name} to service (out of use: {why})")
+        return
+    if not yes:
+        click.confirm(f"return {name} to service (out of use: {why})?", abort=True)
+    open_home(state).store.append(SITE_STREAM, [Returned(subject=name)])
+    click.echo(f"{name}: returned to service")
+
+
 def look(file: Path | None, state: Path) -> "tuple[Site, Occupancy]":
     """The site with what is out of use, and what jobs hold on it; with a site file, that site unused.
 
     UsageError for a missing file, SpecError for a bad one.
     """
-    from rackyard.errors import UsageError
-    from rackyard.fabric import load
+    from rackyard.controller.sites import read_site, stored_site
     from rackyard.placement import Occupancy
 
     if file is not None:
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            raise UsageError("the site file can't be read", where=str(file), why=reason) from None
-        return load(text, str(file)), Occupancy()
-    from rackyard.controller.loop import occupancy_of
+        return read_site(file), Occupancy()
+    from rackyard.controller.seats import occupancy_of
     from rackyard.jobs.site import SITE_STREAM, cordons, with_cordons
 
-    home = open_home(state)
-    site = with_cordons(home.site(), cordons(home.store.records(SITE_STREAM)))
-    live = [home.store.state(str(row["job"])) for row in home.store.jobs(live_only=True)]
+    store = open_store(state)
+    site = with_cordons(stored_site(store), cordons(store.records(SITE_STREAM)))
+    live = [store.state(str(row["job"])) for row in store.jobs(live_only=True)]
     return site, occupancy_of(live, site)
 
 

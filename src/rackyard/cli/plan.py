@@ -5,38 +5,41 @@ from pathlib import Path
 
 import click
 
-from rackyard.cli.common import emit, open_home, output_option, plain, print_table, state_option
+from rackyard.cli.common import emit, output_option, plain, print_table, state_option
 
 
 @click.command("plan")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--site", type=click.Path(path_type=Path), help="Site file; default: the folder's site.")
-@click.option("--rank", type=int, default=0, show_default=True, help="The rank whose environment is shown.")
+@click.option(
+    "--rank", type=click.IntRange(min=0), default=0, show_default=True, help="The rank whose environment is shown."
+)
 @output_option
 @state_option
 def plan(file: Path, site: Path | None, rank: int, output: str, state: Path) -> None:
     """Show the placement, the rank map and the environment that FILE would get. Exit code 1 when it has no seat."""
+    from rackyard.cli.nodes import look
     from rackyard.cli.session import read_spec
-    from rackyard.controller.loop import occupancy_of
-    from rackyard.controller.request import request_of
-    from rackyard.fabric import load
-    from rackyard.jobs.site import SITE_STREAM, cordons, with_cordons
+    from rackyard.controller.request import attempts_allowed, request_of
+    from rackyard.errors import UsageError
     from rackyard.launch import Gang, build, check_script
     from rackyard.placement import Rejection, place
     from rackyard.placement.explain import explain
 
     spec, workdir = read_spec(file)
     check_script(str(spec["run"]), str(workdir))
-    home = open_home(state)
-    ground = home.site() if site is None else load(site.read_text(), str(site))
-    ground = with_cordons(ground, cordons(home.store.records(SITE_STREAM)))
-    live = [home.store.state(str(row["job"])) for row in home.store.jobs(live_only=True)]
-    answer = place(request_of(spec), ground, occupancy_of(live, ground))
+    wanted = request_of(spec)
+    if rank >= wanted.gpus:
+        raise UsageError(f"there is no rank {rank}", why=f"the job's ranks are 0 to {wanted.gpus - 1}")
+    ground, occupancy = look(site, state)
+    answer = place(wanted, ground, occupancy)
     if isinstance(answer, Rejection):
         emit(output, plain(answer), lambda: click.echo("\n".join(explain(answer))))
         sys.exit(1)
-    gang = Gang(str(spec["name"]), 1, 5, "rank 0's node", 0, None, str(home.job_dir(str(spec["name"])) / "nccl"))
-    made = build(spec, answer, gang, str(workdir), home.job_dir(str(spec["name"])))
+    name = str(spec["name"])
+    folder = state.absolute() / "jobs" / name
+    gang = Gang(name, 1, attempts_allowed(spec), "rank 0's node", 0, None, str(folder / "nccl"))
+    made = build(spec, answer, gang, str(workdir), folder)
 
     def table() -> None:
         click.echo("\n".join(explain(answer)))

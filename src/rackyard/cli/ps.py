@@ -1,10 +1,11 @@
 """`rackyard ps`: list jobs."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from rackyard.cli.common import ago, emit, open_home, output_option, print_table, state_option
+from rackyard.cli.common import ago, emit, hint, open_store, output_option, print_table, state_option
 
 
 @click.command("ps")
@@ -13,11 +14,18 @@ from rackyard.cli.common import ago, emit, open_home, output_option, print_table
 @state_option
 def ps(everything: bool, output: str, state: Path) -> None:
     """List jobs, newest first."""
-    rows = open_home(state).store.jobs(live_only=not everything)
-    emit(output, [dict(row) for row in rows], lambda: _table(rows))
+    store = open_store(state)
+    rows = store.jobs(live_only=not everything)
+    emit(output, rows, lambda: _table(rows))
+    if not rows and output == "table":
+        finished = store.count()
+        if finished:
+            hint(f"no unfinished jobs; `rackyard ps -a` shows {finished} more")
+        else:
+            hint(f"no jobs in {state} yet: `rackyard run job.yaml` starts one, `rackyard demo` shows how it goes")
 
 
-def _table(rows: list) -> None:  # type: ignore[type-arg]
+def _table(rows: list[dict[str, Any]]) -> None:
     headers = ["job", "phase", "gpus", "attempt", "step", "age", "reason"]
     print_table(
         headers,

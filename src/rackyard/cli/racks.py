@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rackyard.cli.common import emit, output_option, plain, print_table, state_option
-from rackyard.cli.nodes import heading, known, look, origin, show_table, site_option
+from rackyard.cli.nodes import give_back, heading, known, look, origin, show_table, site_option
 from rackyard.cli.nodes import summary as node_summary
 
 if TYPE_CHECKING:
@@ -43,6 +43,16 @@ def show(name: str, file: Path | None, output: str, state: Path) -> None:
     leaves = [plain(leaf) for leaf in site.leaves if leaf.rack == name]
     data = {**origin(site), **plain(rack), "nodes": rows, "leaves": leaves}
     emit(output, data, lambda: show_rack(site, rack, rows))
+
+
+@racks.command("return")
+@click.argument("name")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what would be returned; return nothing.")
+@state_option
+def return_(name: str, yes: bool, dry_run: bool, state: Path) -> None:
+    """Return a rack's NVLink domain to service that a fault took out of use. Its nodes are returned one by one."""
+    give_back(state, "rack", name, yes=yes, dry_run=dry_run)
 
 
 def summary(site: "Site", rack: "Rack", occupancy: "Occupancy") -> dict[str, Any]:

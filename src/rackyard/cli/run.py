@@ -20,10 +20,8 @@ def run(file: Path, site: Path | None, quiet: bool, state: Path) -> None:
 
     With a controller at work on the state folder (`rackyard up`) the job is handed to it. Ctrl-C cancels the job.
     """
-    from rackyard.cli.session import drive, follow, read_spec, show
+    from rackyard.cli.session import attend, read_spec, show
     from rackyard.controller.submit import submit
-    from rackyard.errors import ConflictError
-    from rackyard.jobs.events import CancelRequested
     from rackyard.jobs.why import why
 
     spec, workdir = read_spec(file)
@@ -33,19 +31,7 @@ def run(file: Path, site: Path | None, quiet: bool, state: Path) -> None:
     listen = show if not quiet else lambda record, state: None
     if not quiet:
         click.echo(f"{job} on {place.name}" + (" (simulated)" if place.simulated else ""))
-    for last in (False, True):
-        try:
-            try:
-                done = drive(home, place, job, listen)
-            except ConflictError:
-                done = follow(home, job, listen)
-            break
-        except KeyboardInterrupt:
-            if last:
-                raise
-            click.echo("cancelling; press Ctrl-C again to leave at once", err=True)
-            home.store.append(job, [CancelRequested()])
-    answer = why(done)
+    answer = why(attend(home, place, job, listen))
     click.echo(f"{job}: {answer.phase}: {answer.reason}")
     if answer.next_step and answer.phase != "succeeded":
         click.echo(f"next: {answer.next_step}")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rackyard.errors import ConflictError
+
 if TYPE_CHECKING:
     from rackyard.controller.home import Home
     from rackyard.controller.loop import Controller
@@ -49,16 +51,47 @@ def drive(home: "Home", site: "Site", job: str, listen: Listen) -> "JobState":
 
 
 def follow(home: "Home", job: str, listen: Listen) -> "JobState":
-    """Show what another controller does with the job until it is over."""
+    """Show what another controller does with the job, until the job is over or that controller is gone."""
     state = home.store.state(job)
     for record in home.store.records(job):
         listen(record, state)
-    while not state.phase.over:
+    while not state.phase.over and home.controlled():
         time.sleep(POLL)
         state, new = home.store.refresh(state)
         for record in new:
             listen(record, state)
     return state
+
+
+def attend(home: "Home", site: "Site", job: str, listen: Listen) -> "JobState":
+    """See the job to its end: as its controller, or beside the one there is, whose work is taken over if it goes."""
+    seen = 0
+
+    def once(record: "Record", state: "JobState") -> None:
+        nonlocal seen
+        if record.seq > seen:
+            seen = record.seq
+            listen(record, state)
+
+    from rackyard.jobs.events import CancelRequested
+
+    asked = False
+    while True:
+        try:
+            try:
+                return drive(home, site, job, once)
+            except ConflictError:
+                state = follow(home, job, once)
+                if state.phase.over:
+                    return state
+                # Between a controller's start and its first sign of life nobody is seen to hold the folder.
+                time.sleep(POLL)
+        except KeyboardInterrupt:
+            if asked:
+                raise
+            asked = True
+            click.echo("cancelling; press Ctrl-C again to leave at once", err=True)
+            home.store.append(job, [CancelRequested()])
 
 
 def show(record: "Record", _state: "JobState") -> None:

@@ -22,7 +22,7 @@ def shape3d() -> None:
 @click.option("--every", type=click.IntRange(min=1), default=20, show_default=True, help="Steps between checkpoints.")
 @click.option("--parallel", type=click.Choice(["ddp", "fsdp2"]), default="ddp", show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--batch", type=click.IntRange(min=1), default=4, show_default=True, help="Shapes per rank and step.")
+@click.option("--batch", type=click.IntRange(min=1), default=2, show_default=True, help="Shapes per rank and step.")
 @click.option("--scratch", is_flag=True, help="Do not start from the committed denoiser.")
 def train(scratch: bool, **options: object) -> None:
     """Train the denoiser in this process (one rank).

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rackyard.cli.common import clock, emit, open_home, output_option, plain, state_option
+from rackyard.cli.common import clock, emit, open_store, output_option, plain, state_option
 
 
 @click.command("status")
@@ -15,7 +15,7 @@ def status(job: str, output: str, state: Path) -> None:
     """Show one job: phase, seats, ranks, newest step and checkpoint."""
     from rackyard.jobs.why import why
 
-    store = open_home(state).store
+    store = open_store(state)
     found = store.state(store.resolve(job))
 
     def table() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rackyard.cli.common import open_home, state_option
+from rackyard.cli.common import hint_no_controller, open_home, state_option
 
 
 @click.command("submit")
@@ -14,13 +14,14 @@ from rackyard.cli.common import open_home, state_option
 def submit(file: Path, dry_run: bool, state: Path) -> None:
     """Check FILE, store the job, print its id and return."""
     from rackyard.cli.session import read_spec
+    from rackyard.controller.submit import check
     from rackyard.controller.submit import submit as store_job
-    from rackyard.launch import check_script
 
     spec, workdir = read_spec(file)
     if dry_run:
-        check_script(str(spec["run"]), str(workdir))
+        check(spec, workdir)
         click.echo(f"{file}: ok; nothing was submitted")
         return
     home = open_home(state)
     click.echo(store_job(home.store, spec, workdir, home.site().digest()))
+    hint_no_controller(home)

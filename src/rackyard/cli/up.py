@@ -1,5 +1,6 @@
 """`rackyard up`: the controller of a state folder, until it is stopped."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,7 +11,10 @@ from pathlib import Path
 import click
 
 from rackyard.cli.common import open_home, state_option
-from rackyard.errors import RackyardError
+from rackyard.errors import NotYet, RackyardError
+
+START_TIMEOUT = 60.0
+"""Seconds for which `--detach` waits for the controller to say that it is up."""
 
 
 @click.command("up")
@@ -28,27 +32,40 @@ def up(site: Path | None, detach: bool, state: Path) -> None:
         return
     from rackyard.cli.session import controller, show
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with controller(home, place, show) as loop:
         click.echo(f"controller of {home.path} on {place.name}" + (" (simulated)" if place.simulated else ""))
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        while True:
-            loop.tick()
+        try:
+            while True:
+                loop.tick()
+        except KeyboardInterrupt:
+            click.echo("stopped; ranks go on, and the next controller picks them up", err=True)
 
 
 def _detach(path: Path) -> None:
     log = path / "controller.log"
     with log.open("ab") as out:
+        start = out.tell()
         child = subprocess.Popen(
             [sys.executable, "-m", "rackyard", "up", "--state", str(path)],
             stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
-    start = log.stat().st_size
-    for _ in range(50):
-        time.sleep(0.1)
-        if child.poll() is not None:
-            said = log.read_bytes()[-500:].decode(errors="replace").strip()
-            raise RackyardError("the controller did not stay up", where=str(log), why=said)
-        if log.stat().st_size > start:
-            break
+    end = time.monotonic() + START_TIMEOUT
+    while log.stat().st_size == start and child.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
+    # It says its first line once it holds the folder; an error is a line too, and then it is about to end.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(0.2)
+    if child.returncode is not None:
+        with log.open("rb") as said:
+            said.seek(start)
+            why = said.read(2000).decode(errors="replace").strip().removeprefix("error: ")
+        raise RackyardError("the controller did not stay up", where=str(log), why=why or None)
+    if log.stat().st_size == start:
+        raise NotYet(
+            f"the controller has not said that it is up in {START_TIMEOUT:.0f} s",
+            where=str(log),
+            fix=f"process {child.pid} may still come up: look into the log",
+        )
     click.echo(f"controller: process {child.pid}, log {log}")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rackyard.cli.common import emit, open_home, output_option, plain, state_option
+from rackyard.cli.common import emit, open_store, output_option, plain, state_option
 
 
 @click.command("why")
@@ -15,7 +15,7 @@ def why(job: str, output: str, state: Path) -> None:
     """Say why JOB is where it is, with the evidence and the next step."""
     from rackyard.jobs.why import why as explain
 
-    store = open_home(state).store
+    store = open_store(state)
     answer = explain(store.state(store.resolve(job)))
 
     def table() -> None:

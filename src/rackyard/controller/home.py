@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rackyard.controller.reading import STORE_FILE
+from rackyard.controller.sites import SITE_SETTING, read_site, stored_site
 from rackyard.controller.store import Store
 from rackyard.errors import ConflictError, RackyardError, UsageError
-from rackyard.fabric import Site, simulate
-from rackyard.fabric import load as load_site
-from rackyard.fabric.yamlio import dump
+from rackyard.fabric import Site, dump
 
-SITE_SETTING = "site"
+LOCK_FILE = "controller.lock"
 
 
 class Home:
@@ -23,7 +23,8 @@ class Home:
         self.path = path.absolute()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            probe = self.path / ".writable"
+            # Named after the process: two that open the folder at once must not take away each other's.
+            probe = self.path / f".writable-{os.getpid()}"
             probe.touch()
             probe.unlink()
         except OSError as error:
@@ -33,7 +34,7 @@ class Home:
                 why=error.strerror or str(error),
                 fix="name another one with --state or RACKYARD_STATE",
             ) from error
-        self.store = Store(self.path / "rackyard.db")
+        self.store = Store(self.path / STORE_FILE)
 
     def job_dir(self, job: str) -> Path:
         """Where the job's logs and topology files lie."""
@@ -46,7 +47,7 @@ class Home:
         """
         stored = self.store.setting(SITE_SETTING)
         if file is not None:
-            text = dump(load_site(file.read_text(), str(file)) if file.is_file() else _missing(file))
+            text = dump(read_site(file))
             if stored is not None and text != stored and self.store.jobs(live_only=True):
                 raise UsageError(
                     "the site can't be changed while jobs run on it",
@@ -57,9 +58,16 @@ class Home:
             self.store.set_setting(SITE_SETTING, text)
             stored = text
         if stored is None:
-            stored = dump(simulate(racks=2))
-            self.store.set_setting(SITE_SETTING, stored)
-        return load_site(stored, "the stored site")
+            self.store.set_setting(SITE_SETTING, dump(stored_site(self.store)))
+        return stored_site(self.store)
+
+    def controlled(self) -> bool:
+        """Whether a controller works on this folder now, as far as can be told without getting in its way."""
+        try:
+            holder = int((self.path / LOCK_FILE).read_text() or 0)
+        except (OSError, ValueError):
+            return False
+        return holder > 0 and Path(f"/proc/{holder}").exists()
 
     @contextmanager
     def controller_lock(self) -> Iterator[None]:
@@ -67,7 +75,7 @@ class Home:
 
         The kernel drops the lock when its holder dies, however it dies.
         """
-        path = self.path / "controller.lock"
+        path = self.path / LOCK_FILE
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             try:
@@ -82,10 +90,9 @@ class Home:
                 ) from error
             os.ftruncate(handle, 0)
             os.pwrite(handle, str(os.getpid()).encode(), 0)
-            yield
+            try:
+                yield
+            finally:
+                os.ftruncate(handle, 0)
         finally:
             os.close(handle)
-
-
-def _missing(file: Path) -> Site:
-    raise UsageError("the site file does not exist", where=str(file), fix="give the path of a site YAML file")

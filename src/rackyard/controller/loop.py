@@ -4,7 +4,6 @@ Crash-only: it has no shutdown and no state of its own. Whatever was stored and 
 it starts, which is why every call to the backend may be repeated.
 """
 
-import contextlib
 import socket
 import time
 from collections import defaultdict
@@ -15,6 +14,8 @@ from typing import Protocol
 from rackyard.backends.base import Backend
 from rackyard.checkpoint import newest_valid
 from rackyard.controller.reconcile import Append, Launch, World, fallback_nodes, next_step
+from rackyard.controller.request import attempts_allowed
+from rackyard.controller.seats import nodes_of, occupancy_of
 from rackyard.controller.store import Store
 from rackyard.errors import ConflictError
 from rackyard.fabric import Site
@@ -26,7 +27,7 @@ from rackyard.jobs.site import SITE_STREAM, cordons, with_cordons
 from rackyard.jobs.state import Attempt, JobState
 from rackyard.jobs.why import why
 from rackyard.launch import Gang, LaunchPlan, build
-from rackyard.placement import Occupancy, Placement, decode
+from rackyard.placement import Placement, decode
 
 TICK = 0.2
 """Seconds between two looks at the store when nothing happens; what happens wakes the loop at once."""
@@ -73,7 +74,7 @@ class Controller:
         self._flushed = time.monotonic()
         self._stop_calls: dict[tuple[str, int], bool] = {}
         self._site_records: list[Record] = []
-        self._fallback: dict[tuple[str, int], tuple[str, ...]] = {}
+        self._warmed: dict[str, set[str]] = defaultdict(set)
 
     def tick(self, timeout: float = TICK) -> dict[str, JobState]:
         """One round; the live jobs after it. RackyardError when the store refuses."""
@@ -94,8 +95,11 @@ class Controller:
         for row in self._store.jobs(live_only=True):
             job = str(row["job"])
             if job not in self._jobs:
-                self._jobs[job] = self._store.state(job)
-                self._redo(self._jobs[job])
+                state = self._store.state(job)
+                # The one before us may have died between storing an event and the row that `ps` reads.
+                self._store.project(state, why(state).reason)
+                self._jobs[job] = state
+                self._redo(state)
         for job, state in list(self._jobs.items()):
             if state.phase.over:
                 del self._jobs[job]
@@ -181,24 +185,12 @@ class Controller:
             step = next_step(state, self._world(job), quiet=quiet)
             match step:
                 case None:
-                    self._warm_fallback(state)
                     return
                 case Launch():
                     self._commit({job: [self._launched(state)]})
                 case Append(events=events, site=site):
                     self._commit({SITE_STREAM: list(site), job: list(events)})
             self._act(job, state.seq)
-
-    def _warm_fallback(self, state: JobState) -> None:
-        """Once the attempt runs, warm the nodes that it would move to if its racks went down."""
-        attempt = state.attempt
-        if attempt is None or attempt.first_step is None or attempt.stopping is not None:
-            return
-        if (state.job, attempt.number) not in self._fallback:
-            nodes = fallback_nodes(state, self._world(state.job))
-            self._fallback[state.job, attempt.number] = nodes
-            with contextlib.suppress(ConflictError):  # a node just died; the fallback is only a head start
-                self._backend.prepare(nodes, self.plan(state, attempt), background=True)
 
     def _act(self, job: str, after: int) -> None:
         state = self._jobs[job]
@@ -212,8 +204,7 @@ class Controller:
                 case ev.FaultInjected() as strike if attempt is not None:
                     self._strike(job, strike, attempt)
                 case ev.Finished():
-                    warm = [nodes for (other, _), nodes in self._fallback.items() if other == job]
-                    self._backend.release([*nodes_of(state), *(node for nodes in warm for node in nodes)])
+                    self._backend.release({*nodes_of(state), *self._warmed.pop(job, ())})
                 case _:
                     pass
 
@@ -243,7 +234,7 @@ class Controller:
         gang = Gang(
             job=state.job,
             attempt=attempt.number,
-            attempts_allowed=int((state.spec.get("recover") or {}).get("attempts", 5)),
+            attempts_allowed=attempts_allowed(state.spec),
             master="127.0.0.1",
             port=attempt.port,
             resume_step=attempt.resume_step,
@@ -254,11 +245,10 @@ class Controller:
 
     def _launch(self, state: JobState, attempt: Attempt) -> None:
         plan = self.plan(state, attempt)
-        placement = decode(dict(attempt.placement))
         try:
             self._backend.prepare(plan.nodes(), plan)
             self._backend.launch(plan)
-            self._backend.prepare(placement.spares, plan, background=True)
+            self._backend.prepare(self._standby(state, attempt), plan)
         except ConflictError as error:
             # A node died unused, after it was chosen and before it was reached: that is this attempt's fault.
             known = {event.node for event in attempt.lost_nodes}
@@ -266,6 +256,13 @@ class Controller:
             dead = [node for node in nodes_of(state) if node not in known and not answers.get(node, True)]
             now = {"wall": time.time(), "mono": time.monotonic()}
             self._commit({state.job: [seen.NodeLost(node=node, why=error.what, **now) for node in dead]})
+
+    def _standby(self, state: JobState, attempt: Attempt) -> tuple[str, ...]:
+        """The nodes to keep warm beside the attempt's own: its spares, and where it would move to without its racks."""
+        spares = decode(dict(attempt.placement)).spares
+        nodes = (*spares, *fallback_nodes(state, self._world(state.job)))
+        self._warmed[state.job] |= {*nodes, *nodes_of(state)}
+        return nodes
 
     def _stop(self, state: JobState, attempt: Attempt) -> None:
         grace = CANCEL_GRACE if attempt.fault is None else FAULT_GRACE
@@ -286,34 +283,6 @@ def progress(number: int, steps: Sequence[seen.StepDone]) -> ev.Progress:
     first = min(newest)
     points = tuple((step.step, dict(step.metrics)) for step in steps if step.rank == first and step.metrics)
     return ev.Progress(attempt=number, steps=newest, points=points)
-
-
-def nodes_of(state: JobState) -> tuple[str, ...]:
-    """Every node that the job uses or keeps as a spare."""
-    if state.attempt is None:
-        return ()
-    placement = decode(dict(state.attempt.placement))
-    return tuple(dict.fromkeys((*(seat.node for seat in placement.seats), *placement.spares)))
-
-
-def occupancy_of(jobs: Iterable[JobState], site: Site) -> Occupancy:
-    """What the unfinished ones of `jobs` hold on the site."""
-    used: dict[str, frozenset[int]] = {}
-    for state in jobs:
-        if not state.phase.over and state.attempt is not None:
-            for node, gpus in held(decode(dict(state.attempt.placement)), site).items():
-                used[node] = used.get(node, frozenset()) | gpus
-    return Occupancy(used)
-
-
-def held(placement: Placement, site: Site) -> dict[str, frozenset[int]]:
-    """The GPU indices that a placement holds on each node; a spare is held whole."""
-    out: dict[str, frozenset[int]] = {}
-    for seat in placement.seats:
-        out[seat.node] = out.get(seat.node, frozenset()) | {seat.gpu}
-    for name in placement.spares:
-        out[name] = frozenset(gpu.index for gpu in site.node(name).gpus)
-    return out
 
 
 def checkpoint_dir(state: JobState) -> Path | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rackyard.controller.request import request_of
+from rackyard.controller.request import attempts_allowed, request_of
 from rackyard.fabric import Health, Site
 from rackyard.faults import (
     Action,
@@ -256,7 +256,6 @@ def _advised(number: int, action: Action) -> ev.Advised:
 def _budget(state: JobState, attempt: Attempt, world: World) -> Budget:
     placement = decode(dict(attempt.placement))
     used = {seat.node for seat in placement.seats}
-    allowed = int((state.spec.get("recover") or {}).get("attempts", 5))
     spares = {}
     for name in sorted(used):
         domain = world.site.node(name).domain
@@ -268,7 +267,7 @@ def _budget(state: JobState, attempt: Attempt, world: World) -> Budget:
             and node.health is not Health.DOWN
             and len(world.occupancy.free(node)) == len(node.gpus)
         )
-    return Budget(attempts_left=allowed - attempt.number, spares=spares)
+    return Budget(attempts_left=attempts_allowed(state.spec) - attempt.number, spares=spares)
 
 
 def fault_of(attempt: Attempt) -> Fault | None:

@@ -6,6 +6,11 @@ from typing import Any
 from rackyard.placement import Request
 
 
+def attempts_allowed(spec: Mapping[str, Any]) -> int:
+    """Attempts in all that the job may make; `spec` is the job file as data."""
+    return int((spec.get("recover") or {}).get("attempts", 5))
+
+
 def request_of(spec: Mapping[str, Any]) -> Request:
     """What the job asks of placement; `spec` is the job file as data."""
     segment = spec.get("segment") or {}

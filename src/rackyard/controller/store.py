@@ -5,16 +5,20 @@ transaction, so that listing a thousand jobs does not fold a thousand streams. `
 journals have been read; it moves in the same transaction as the events made of what was read.
 """
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
 
-from rackyard.errors import RackyardError, UsageError
-from rackyard.jobs.events import Event, Record, decode, encode
-from rackyard.jobs.state import JobState, apply, fold
+from rackyard.controller.reading import Reader, unreadable
+from rackyard.errors import RackyardError
+from rackyard.jobs.events import Event, Record, Submitted, encode
+from rackyard.jobs.state import JobState, apply
+from rackyard.jobs.why import why
 
 _meta = sa.MetaData()
 _events = sa.Table(
@@ -48,12 +52,12 @@ _values = sa.Table(
 )
 
 
-class Store:
+class Store(Reader):
     """Events in SQLite (WAL). Every method is one transaction."""
 
     def __init__(self, path: Path) -> None:
         """Open or create the store. RackyardError when the file can't be opened or is no store."""
-        self.path = path
+        super().__init__(path)
         self._engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": 30})
         sa.event.listen(self._engine, "connect", _configure)
         sa.event.listen(self._engine, "begin", _begin)
@@ -78,21 +82,38 @@ class Store:
     ) -> dict[str, list[Record]]:
         """Store events of several streams in one transaction."""
         written: dict[str, list[Record]] = {}
+        with self._writing() as connection:
+            for stream, events in batch.items():
+                if events:
+                    written[stream] = self._append(connection, stream, events)
+            for journal, offset in (cursor or {}).items():
+                connection.execute(_upsert(_cursors, {"journal": journal, "offset": offset}))
+        return written
+
+    def create(self, event: Submitted) -> bool:
+        """Store a new job, event and projection in one transaction. False, and nothing stored, when the id is taken."""
+        with self._writing() as connection:
+            taken = sa.select(sa.func.count()).select_from(_events).where(_events.c.stream == event.job)
+            if connection.execute(taken).scalar():
+                return False
+            (record,) = self._append(connection, event.job, [event])
+            state = apply(record, None)
+            connection.execute(_upsert(_jobs, _row(state, why(state).reason)))
+        return True
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        """One transaction that writes. RackyardError when the disk or a lock refuses; then nothing was stored."""
         try:
             with self._writer.begin() as connection:
-                for stream, events in batch.items():
-                    if events:
-                        written[stream] = self._append(connection, stream, events)
-                for journal, offset in (cursor or {}).items():
-                    connection.execute(_upsert(_cursors, {"journal": journal, "offset": offset}))
-        except sa.exc.OperationalError as error:
+                yield connection
+        except sa.exc.DatabaseError as error:
             raise RackyardError(
                 "the event could not be stored; nothing was done",
                 where=str(self.path),
                 why=str(error.orig),
-                fix="free space on the disk or end whoever locks the store; the job goes on where it was",
+                fix="free space on the disk or end whoever locks the store; `rackyard up` then goes on where it was",
             ) from error
-        return written
 
     def _append(self, connection: sa.Connection, stream: str, events: Sequence[Event]) -> list[Record]:
         last = connection.execute(sa.select(sa.func.max(_events.c.seq)).where(_events.c.stream == stream)).scalar()
@@ -117,81 +138,36 @@ class Store:
 
     def project(self, state: JobState, reason: str) -> None:
         """Refresh the job's row in the projection that `ps` reads."""
-        attempt = state.attempt
-        row = {
-            "job": state.job,
-            "name": state.name,
-            "phase": state.phase.value,
-            "gpus": state.gpus,
-            "attempt": attempt.number if attempt else 0,
-            "step": state.best_step,
-            "submitted": state.submitted.wall,
-            "updated": time.time(),
-            "reason": reason,
-        }
-        with self._writer.begin() as connection:
-            connection.execute(_upsert(_jobs, row))
+        with self._writing() as connection:
+            connection.execute(_upsert(_jobs, _row(state, reason)))
 
-    def records(self, stream: str, after: int = 0) -> list[Record]:
-        """The stream's records with a sequence number above `after`."""
-        query = sa.select(_events).where(_events.c.stream == stream, _events.c.seq > after).order_by(_events.c.seq)
-        with self._engine.connect() as connection:
-            return [
-                Record(stream=row.stream, seq=row.seq, wall=row.wall, mono=row.mono, event=decode(row.kind, row.body))
-                for row in connection.execute(query)
-            ]
-
-    def state(self, job: str) -> JobState:
-        """The job's state. UsageError when there is no such job."""
-        state = fold(self.records(job))
-        if state is None:
-            raise UsageError(f"no job {job!r}", where=str(self.path), fix="`rackyard ps` lists the jobs")
-        return state
-
-    def refresh(self, state: JobState) -> tuple[JobState, list[Record]]:
-        """The state with what others stored since, and those records."""
-        new = self.records(state.job, after=state.seq)
-        for record in new:
-            state = apply(record, state)
-        return state, new
-
-    def resolve(self, name: str) -> str:
-        """A job's id from its id or its name (the newest job of that name). UsageError when there is none."""
-        query = (
-            sa.select(_jobs.c.job)
-            .where((_jobs.c.job == name) | (_jobs.c.name == name))
-            .order_by(_jobs.c.submitted.desc())
-            .limit(1)
-        )
-        with self._engine.connect() as connection:
-            found = connection.execute(query).scalar()
-        if found is None:
-            raise UsageError(f"no job {name!r}", where=str(self.path), fix="`rackyard ps` lists the jobs")
-        return str(found)
-
-    def jobs(self, *, live_only: bool = False) -> list[Mapping[str, object]]:
-        """The projection, newest job first."""
-        query = sa.select(_jobs).order_by(_jobs.c.submitted.desc())
-        if live_only:
-            query = query.where(_jobs.c.phase.not_in(("succeeded", "failed", "cancelled")))
-        with self._engine.connect() as connection:
-            return [dict(row._mapping) for row in connection.execute(query)]
-
-    def cursor(self) -> dict[str, int]:
-        """How far each journal has been read."""
-        with self._engine.connect() as connection:
-            return {row.journal: row.offset for row in connection.execute(sa.select(_cursors))}
-
-    def setting(self, key: str) -> str | None:
-        """A stored setting, e.g. the site's YAML."""
-        with self._engine.connect() as connection:
-            value = connection.execute(sa.select(_values.c.value).where(_values.c.key == key)).scalar()
-        return None if value is None else str(value)
+    def rows(self, query: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        """As `Reader.rows`, over the writer's own connections."""
+        try:
+            with self._engine.connect() as connection:
+                return connection.execute(sa.text(query), values).fetchall()
+        except sa.exc.DatabaseError as error:
+            raise unreadable(self.path, error) from error
 
     def set_setting(self, key: str, value: str) -> None:
         """Store a setting."""
-        with self._writer.begin() as connection:
+        with self._writing() as connection:
             connection.execute(_upsert(_values, {"key": key, "value": value}))
+
+
+def _row(state: JobState, reason: str) -> dict[str, object]:
+    attempt = state.attempt
+    return {
+        "job": state.job,
+        "name": state.name,
+        "phase": state.phase.value,
+        "gpus": state.gpus,
+        "attempt": attempt.number if attempt else 0,
+        "step": state.best_step,
+        "submitted": state.submitted.wall,
+        "updated": time.time(),
+        "reason": reason,
+    }
 
 
 def _upsert(table: sa.Table, row: Mapping[str, object]) -> sa.Executable:

@@ -11,24 +11,45 @@ from rackyard.controller.store import Store
 from rackyard.errors import UsageError
 from rackyard.jobs import events as ev
 from rackyard.jobs.state import JobState, Moment
-from rackyard.jobs.why import why
 from rackyard.launch import check_script
 
 
 def submit(store: Store, spec: Mapping[str, Any], workdir: Path, site_digest: str) -> str:
     """Store the job and return its id. UsageError when its script or checkpoint folder can't be used."""
-    job = f"{spec['name']}-{secrets.token_hex(2)}"
+    check(spec, workdir)
+    _try_checkpoint_dir(spec, workdir)
+    while True:
+        # Four digits are for people; with hundreds of jobs of one name two of them do meet.
+        job = f"{spec['name']}-{secrets.token_hex(2)}"
+        if store.create(ev.Submitted(job=job, spec=spec, workdir=str(workdir), site=site_digest)):
+            return job
+
+
+def check(spec: Mapping[str, Any], workdir: Path) -> None:
+    """What can be told without writing anything. UsageError when the script or the checkpoint folder can't be used."""
+    if not workdir.is_dir():
+        raise UsageError(
+            "the job's working directory does not exist",
+            where=str(workdir),
+            fix="correct `workdir` in the job file; a relative one starts at the job file's folder",
+        )
     check_script(str(spec["run"]), str(workdir))
-    first = JobState(job, spec, str(workdir), Moment(0.0, 0.0))
-    _check_checkpoint_dir(first)
-    store.append(job, [ev.Submitted(job=job, spec=spec, workdir=str(workdir), site=site_digest)])
-    state = store.state(job)
-    store.project(state, why(state).reason)
-    return job
+    folder = _checkpoint_dir(spec, workdir)
+    if folder is None:
+        return
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        raise _unusable(folder, f"{there} is not a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise _unusable(folder, f"{there} can't be written")
 
 
-def _check_checkpoint_dir(state: JobState) -> None:
-    folder = checkpoint_dir(state)
+def _checkpoint_dir(spec: Mapping[str, Any], workdir: Path) -> Path | None:
+    return checkpoint_dir(JobState("", spec, str(workdir), Moment(0.0, 0.0)))
+
+
+def _try_checkpoint_dir(spec: Mapping[str, Any], workdir: Path) -> None:
+    folder = _checkpoint_dir(spec, workdir)
     if folder is None:
         return
     try:
@@ -37,9 +58,13 @@ def _check_checkpoint_dir(state: JobState) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise UsageError(
-            "the checkpoint folder can't be written",
-            where=str(folder),
-            why=error.strerror or str(error),
-            fix="correct checkpoint.dir in the job file, or make the folder writable",
-        ) from error
+        raise _unusable(folder, error.strerror or str(error)) from error
+
+
+def _unusable(folder: Path, reason: str) -> UsageError:
+    return UsageError(
+        "the checkpoint folder can't be written",
+        where=str(folder),
+        why=reason,
+        fix="correct checkpoint.dir in the job file, or make the folder writable",
+    )

@@ -24,6 +24,7 @@ from rackyard.jobs.spectypes import (
     GpuKind,
     ModuleName,
     PathText,
+    RailsValue,
     Spread,
     SpreadValue,
 )
@@ -124,8 +125,9 @@ class JobSpec(Section):
     """The part of the gang that must sit inside one NVLink domain; absent: no such part."""
     spread: SpreadValue = "pack"
     """`pack`: as few racks as possible; `spread`: as many as possible; `{racks: 2}`: exactly so many."""
-    rails: Literal["aligned", "any"] = "aligned"
-    """`aligned`: the same local GPU index of every node is on the same rail; `any`: not asked for."""
+    rails: RailsValue = "aligned"
+    """`aligned`: the same local GPU index of every node is on the same rail; `any`: not asked for; the number of a
+    rail, from 0: aligned, and every node must have a healthy NIC on this rail."""
     parallel: Parallel | None = None
     """How the training framework cuts the model; absent: not told."""
     checkpoint: Checkpoint | None = None
@@ -135,7 +137,7 @@ class JobSpec(Section):
     watch: Watch = Watch()
     """What is watched while the job runs."""
     warm: Annotated[tuple[ModuleName, ...], Field(strict=False, max_length=64)] | None = None
-    """Python modules imported before the ranks are forked. Absent: torch for Python commands; `[]`: no fork."""
+    """Python modules imported before the ranks are forked. Absent: torch and what its optimizers bring in, for Python commands; `[]`: no fork."""
     queue: DnsLabel = "default"
     """The queue the job waits in."""
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0

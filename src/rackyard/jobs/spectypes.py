@@ -1,5 +1,6 @@
 """The value types of the job spec: text in the file on one side, plain Python values on the other."""
 
+import difflib
 import re
 import shlex
 from collections.abc import Callable
@@ -22,6 +23,9 @@ from rackyard.units import MAX_SECONDS, format_duration, format_steps, parse_dur
 STORED = "stored"
 """Validation context of `JobSpec.from_dict`: durations may be seconds, as `to_dict` writes them. In a file they
 carry a unit, because nobody can tell what a bare 60 was meant to be."""
+
+MAX_RAIL = 63
+"""The highest number a rail can have; today's racks have 4 to 8 rails."""
 
 _DURATION_PATTERN = r"^[0-9]+(\.[0-9]+)? ?(ms|s|m|h|d)$"
 _EVERY_PATTERN = r"^(auto|[0-9]+ ?steps?|[0-9]+(\.[0-9]+)? ?(ms|s|m|h|d))$"
@@ -117,6 +121,19 @@ def _write_spread(value: Any) -> Any:
     return {"racks": value.racks} if isinstance(value, Spread) else value
 
 
+def _read_rails(value: Any) -> Any:
+    if value in ("aligned", "any") or (type(value) is int and 0 <= value <= MAX_RAIL):
+        return value
+    raise _problem(
+        f"must be aligned, any or the number of a rail, 0 to {MAX_RAIL}", _near(value) or "write, for example, rails: 0"
+    )
+
+
+def _near(word: Any) -> str:
+    near = difflib.get_close_matches(word[:100].lower(), ("aligned", "any"), 1) if isinstance(word, str) else []
+    return f"did you mean {near[0]}?" if near else ""
+
+
 def _check_command(value: str) -> str:
     if "\0" in value:
         raise _problem("holds a NUL character")
@@ -181,6 +198,16 @@ EveryValue = Annotated[
     PlainValidator(_read_every),
     PlainSerializer(str, return_type=str),
     WithJsonSchema({"type": "string", "pattern": _EVERY_PATTERN, "title": "steps, duration or auto"}),
+]
+RailsValue = Annotated[
+    Literal["aligned", "any"] | int,
+    PlainValidator(_read_rails),
+    WithJsonSchema(
+        {
+            "anyOf": [{"enum": ["aligned", "any"]}, {"type": "integer", "minimum": 0, "maximum": MAX_RAIL}],
+            "title": "aligned, any or a rail's number",
+        }
+    ),
 ]
 SpreadValue = Annotated[
     Literal["pack", "spread"] | Spread,

@@ -10,6 +10,9 @@ from rackyard.launch.environment import Gang, job_environment, rank_environment
 from rackyard.launch.plan import LaunchPlan, RankPlan
 from rackyard.placement import Placement
 
+TORCH = ("torch", "torch._dynamo")
+"""What a training script imports in any case: torch, and what its first optimizer brings in (5 s of CPU more)."""
+
 SHELL_SYNTAX = frozenset("\n|&;<>()$`*?[]{}~#!\"'\\")
 
 
@@ -37,7 +40,7 @@ def warm_modules(spec: Mapping[str, Any]) -> tuple[str, ...]:
     wanted = spec.get("warm")
     if wanted is not None:
         return tuple(str(module) for module in wanted)
-    return ("torch",) if python_script(str(spec["run"])) is not None else ()
+    return TORCH if python_script(str(spec["run"])) is not None else ()
 
 
 def python_script(run: str) -> Sequence[str] | None:

@@ -28,13 +28,13 @@ def mismatch(request: Request, site: Site, classes: Sequence[NodeClass]) -> Reje
     if not classes:
         kinds = sorted({gpu.kind for node in site.nodes for gpu in node.gpus})
         wanted = f"{request.gpu_kind} GPUs" if request.gpu_kind else "GPUs"
-        fix = f"gpu_kind: one of {', '.join(kinds)}" if kinds else "give the site some nodes"
+        fix = f"gpu: one of {', '.join(kinds)}" if kinds else "give the site some nodes"
         return _flat(site, "gpu-kind", f"site {site.name} has no {wanted}", fix)
     rails = sorted({rail for group in classes for rail in group.rails})
     if request.rail is not None and request.rail not in rails:
         known = ", ".join(str(rail) for rail in rails) or "none"
         return _flat(
-            site, "rail", f"there is no rail {request.rail}: the rails here are {known}", f"rail: one of {known}"
+            site, "rail", f"there is no rail {request.rail}: the rails here are {known}", f"rails: one of {known}"
         )
     return None
 

@@ -93,9 +93,10 @@ def rack_wall(racks: Mapping[str, tuple[Sequence[Tray], bool]]) -> str:
         out.append(f'<rect x="{x}" y="22" width="130" height="{len(trays) * 15 + 6}" class="frame"/>')
         for row, tray in enumerate(trays):
             y = 25 + row * 15
+            text = escape(tray.name if tray.kind == "free" else f"{tray.name} {tray.kind}")
             out.append(
                 f'<rect x="{x + 4}" y="{y}" width="122" height="13" class="{tray.kind}"/>'
-                f'<text x="{x + 8}" y="{y + 10}" class="tray">{escape(tray.name)} {tray.kind if tray.kind != "free" else ""}</text>'
+                f'<text x="{x + 8}" y="{y + 10}" class="tray">{text}</text>'
             )
         if down:
             out.append(f'<line x1="{x}" y1="22" x2="{x + 130}" y2="{28 + len(trays) * 15}" class="down"/>')

@@ -29,7 +29,7 @@ MANIFEST = "manifest.json"
 # What trimesh's loaders raise on damaged input; anything else is a fault of ours and must be seen.
 _BROKEN = (
     ValueError, KeyError, IndexError, TypeError, AttributeError, AssertionError, struct.error,
-    NotImplementedError, EOFError, OverflowError, MemoryError, ZeroDivisionError,
+    NotImplementedError, EOFError, OverflowError, MemoryError, ZeroDivisionError, NameError, RecursionError,
 )  # fmt: skip
 _SAMPLE_SEED = HELD_OUT + 100_000  # the sample files show shapes that no training here has seen
 

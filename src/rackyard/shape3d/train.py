@@ -54,7 +54,7 @@ def parse(argv: Sequence[str] | None = None) -> TrainArgs:
     parser.add_argument("--every", type=int, default=20, help="steps between checkpoints")
     parser.add_argument("--parallel", choices=MODES, default="ddp")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--batch", type=int, default=4, help="shapes per rank and step")
+    parser.add_argument("--batch", type=int, default=2, help="shapes per rank and step")
     parser.add_argument("--rate", type=float, default=5e-4, help="learning rate after warm-up")
     parser.add_argument("--scratch", action="store_true", help="do not start from the committed denoiser")
     args = TrainArgs(**vars(parser.parse_args(argv)))

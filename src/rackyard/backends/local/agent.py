@@ -133,10 +133,7 @@ class Agent:
     def _handle(self, request: dict[str, Any]) -> dict[str, Any]:
         operation = request["op"]
         if operation in ("warm", "launch"):
-            return self._launch(
-                request["plan"],
-                background=operation == "warm" and request["background"],
-            )
+            return self._launch(request["plan"])
         if operation == "stop":
             self._crew.stop(request["job"], request["attempt"], request["grace"], request["stacks"])
         elif operation == "kill":
@@ -153,11 +150,11 @@ class Agent:
             raise ValueError(f"unknown operation {operation!r}")
         return {"node": self._node, "pid": os.getpid()}
 
-    def _launch(self, plan: dict[str, Any], *, background: bool) -> dict[str, Any]:
+    def _launch(self, plan: dict[str, Any]) -> dict[str, Any]:
         self._released = False
         self._used = time.monotonic()
         order = read_order(plan, self._base, os.fspath(self._sockets / places.REPORT))
-        parent = self._nursery.parent_for(order, background=background)
+        parent = self._nursery.parent_for(order)
         ranks = [rank for rank in order.ranks() if self._crew.accept(rank)]
         for rank in ranks:
             if parent is None:

@@ -33,12 +33,12 @@ class LocalBackend:
         self._idle = idle
         self._watch = Watch(self._nodes_dir, lost_after, fence.fence)
 
-    def prepare(self, nodes: Iterable[str], plan: LaunchPlan, *, background: bool = False) -> None:
+    def prepare(self, nodes: Iterable[str], plan: LaunchPlan) -> None:
         """Bring up the agents of `nodes` and warm them. Raises ConflictError for a node that is lost."""
         names = list(dict.fromkeys(nodes))
         self._bring_up(names)
         for node in names:
-            self._order(node, "warm", plan=_plan_for(plan, ()), background=background)
+            self._order(node, "warm", plan=_plan_for(plan, ()))
 
     def launch(self, plan: LaunchPlan) -> None:
         """Start the attempt's ranks. A node that dies meanwhile is no error here: it will be observed."""

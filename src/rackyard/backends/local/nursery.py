@@ -32,7 +32,7 @@ class Nursery:
         """Whether any fork is on its way."""
         return any(parent.busy for parent in [*self._parents.values(), *self._ending])
 
-    def parent_for(self, order: Order, *, background: bool) -> WarmParent | None:
+    def parent_for(self, order: Order) -> WarmParent | None:
         """The order's warm parent, started if need be; None when its ranks are started fresh."""
         if not order.plan["warm"]:
             return None
@@ -50,10 +50,8 @@ class Nursery:
             parent = WarmParent(self._node, order, self._journal, self._loop, self._crew)
             self._parents[order.job] = parent
             log = self._folder / f"warm-{order.job.replace('/', '_')}.log"
-            parent.start(log, background=background)
+            parent.start(log)
             self._evict()
-        elif not background:
-            parent.hurry()
         return parent
 
     def reaped(self, pid: int, code: int) -> None:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rackyard.backends.local import jobenv, politeness, procs, toplevel
+from rackyard.backends.local import jobenv, procs, toplevel
 from rackyard.backends.local.crew import Crew
 from rackyard.backends.local.journal import Journal
 from rackyard.backends.local.loop import Loop
@@ -67,7 +67,7 @@ class WarmParent:
         """Whether ranks wait for it."""
         return bool(self._queue or self._forking)
 
-    def start(self, log: Path, *, background: bool) -> None:
+    def start(self, log: Path) -> None:
         """Start the process, and its imports."""
         self._log = log
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -91,8 +91,6 @@ class WarmParent:
                 self._give_up("unfit", f"the warm parent can't be started: {error}")
                 return
         self._control = control
-        if background:
-            politeness.give_way(self.process.pid)
         found = procs.stat(self.process.pid)
         self._journal.write(
             "WarmStarted",
@@ -101,11 +99,6 @@ class WarmParent:
             start=found.start if found else 0,
         )
         self._loop.add(control.fileno(), self._on_message)
-
-    def hurry(self) -> None:
-        """Running work waits for it now."""
-        if self.process is not None and self.process.returncode is None:
-            politeness.hurry(self.process.pid)
 
     def submit(self, rank: Rank) -> None:
         """Start an accepted rank, the best way there is."""
@@ -148,7 +141,6 @@ class WarmParent:
             )
             return
         self.state, self.was_ready = "ready", True
-        self.hurry()
         self._report("", said["seconds"], said["modules"])
         self._start_queued()
 
