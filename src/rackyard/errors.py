@@ -1,11 +1,11 @@
 """The exception tree. Every error a user can cause says what, where, why and what to do.
 
-    RackyardError                 exit code 1
-    ├── UsageError                exit code 2   wrong flags, files, values
-    │   └── SpecError             exit code 2   a job or site file, with line and column
-    ├── NotYet                    exit code 3   a wait that ran out
-    ├── CheckpointError           exit code 1   nothing usable, or the disk refused
-    └── ConflictError             exit code 1   somebody else holds what we need
+RackyardError                 exit code 1
+├── UsageError                exit code 2   wrong flags, files, values
+│   └── SpecError             exit code 2   a job or site file, with line and column
+├── NotYet                    exit code 3   a wait that ran out
+├── CheckpointError           exit code 1   nothing usable, or the disk refused
+└── ConflictError             exit code 1   somebody else holds what we need
 """
 
 from dataclasses import dataclass

@@ -67,7 +67,7 @@ def demo(out: Path, steps: int) -> None:
     control_home, control, _ = _run(out, "control", meshes, course, faults=False)
     click.echo("\n== shapes sampled from the weights the job trained ==")
     sheet, ious = _sample(out, meshes)
-    same = _summary(state, control)
+    same = _summary(state, control) and _same_files(out)
     _report(out, (home, state, lines), (control_home, control), sheet)
     click.echo(f"\ngenerated shapes: IoU with the truth {', '.join(f'{value:.2f}' for value in ious)}")
     click.echo(f"report {out / 'report.html'}\nshapes {sheet} and {out / 'shapes'}/*.glb")
@@ -152,6 +152,18 @@ def _summary(state: "JobState", control: "JobState") -> bool:
     same = ours is not None and ours == theirs
     verdict = "equal, bit for bit" if same else "DIFFERENT"
     click.echo(f"final loss  with faults {_hex(ours)}\n            control     {_hex(theirs)}  → {verdict}")
+    return same
+
+
+def _same_files(out: Path) -> bool:
+    """Whether the two runs' last checkpoints hold the same bytes: weights, optimizer, averages, random states."""
+    from rackyard.checkpoint import list_checkpoints
+    from rackyard.checkpoint.manifest import read
+
+    ours, theirs = (read(list_checkpoints(out / f"{name}-ckpt")[0].path).files for name in ("shape-dit", "control"))
+    same = ours == theirs
+    verdict = "equal by SHA-256, one by one" if same else "DIFFERENT"
+    click.echo(f"final checkpoint, {len(ours)} files of weights, optimizer and random states: {verdict}")
     return same
 
 

@@ -137,7 +137,8 @@ class JobSpec(Section):
     watch: Watch = Watch()
     """What is watched while the job runs."""
     warm: Annotated[tuple[ModuleName, ...], Field(strict=False, max_length=64)] | None = None
-    """Python modules imported before the ranks are forked. Absent: torch and what its optimizers bring in, for Python commands; `[]`: no fork."""
+    """Python modules imported before the ranks are forked. Absent: torch and what its optimizers bring in, for a
+    Python command; `[]`: no fork."""
     queue: DnsLabel = "default"
     """The queue the job waits in."""
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
