@@ -13,6 +13,7 @@ import pytest
 from yard import finish, open_gate, strike, toy, yard
 
 from rackyard.cli.app import main
+from rackyard.cli.session import drive
 from rackyard.controller.home import Home
 from rackyard.controller.submit import submit
 from rackyard.errors import RackyardError, UsageError
@@ -126,8 +127,6 @@ def test_a_job_that_waits_says_for_whom(tmp_path: Path) -> None:
             if state.rejected is not None and not waiting:
                 waiting.append(why(state))
                 open_gate(home)
-
-        from rackyard.cli.session import drive
 
         drive(home, home.site(), first, look)
         assert finish(home, second).phase is Phase.SUCCEEDED

@@ -73,7 +73,7 @@ def hint(text: str) -> None:
 
 def hint_no_controller(home: "Home") -> None:
     """Say so when nobody will act on what was just stored."""
-    if not home.controlled():
+    if home.controller_pid() is None:
         hint(f"no controller works on {home.path}: start one with `rackyard up`")
 
 
@@ -86,8 +86,9 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def ago(wall: float) -> str:
-    """How long ago a time was, e.g. `3m`."""
-    return span(max(0.0, time.time() - wall))
+    """How long ago a time was, e.g. `8s`, `3m`."""
+    seconds = max(0.0, time.time() - wall)
+    return f"{seconds:.0f}s" if seconds < 10 else span(seconds)
 
 
 def span(seconds: float | None) -> str:

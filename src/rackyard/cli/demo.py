@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from rackyard.jobs.state import JobState
 
 JOB = """\
-# The job of `rackyard demo`: 8 ranks on 2 trays of one NVLink domain, one spare tray kept.
+# The job of `rackyard demo`: 8 ranks on 2 trays of one NVLink domain.
 name: {name}
 run: python -m rackyard.shape3d.train --config tiny --data {meshes} --steps {steps} --checkpoint {ckpt} --every {every}
 gpus: 8
 segment: {{gpus: 8, required: true}}
 rails: aligned
 checkpoint: {{dir: {ckpt}, every: {every} steps}}
-recover: {{attempts: 5, spares: 1, mode: act}}
+recover: {{attempts: 5, spares: {spares}, mode: act}}
 watch: {{hang: 60s}}
 warm: [rackyard.shape3d.train]
 """
@@ -108,7 +108,8 @@ def _run(out: Path, name: str, meshes: Path, course: Course, *, faults: bool) ->
 
     file = out / f"{name}.yaml"
     ckpt = (out / f"{name}-ckpt").absolute()
-    file.write_text(JOB.format(name=name, meshes=meshes, steps=course.steps, every=course.every, ckpt=ckpt))
+    told = {"name": name, "meshes": meshes, "steps": course.steps, "every": course.every, "ckpt": ckpt}
+    file.write_text(JOB.format(**told, spares=1 if faults else 0))
     home = Home(out / f"{name}-state")
     site = home.site()
     spec, workdir = read_spec(file)

@@ -55,7 +55,7 @@ def follow(home: "Home", job: str, listen: Listen) -> "JobState":
     state = home.store.state(job)
     for record in home.store.records(job):
         listen(record, state)
-    while not state.phase.over and home.controlled():
+    while not state.phase.over and home.controller_pid() is not None:
         time.sleep(POLL)
         state, new = home.store.refresh(state)
         for record in new:

@@ -1,17 +1,20 @@
 """`rackyard up`: the controller of a state folder, until it is stopped."""
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rackyard.cli.common import open_home, state_option
 from rackyard.errors import NotYet, RackyardError
+
+if TYPE_CHECKING:
+    from rackyard.controller.home import Home
 
 START_TIMEOUT = 60.0
 """Seconds for which `--detach` waits for the controller to say that it is up."""
@@ -28,7 +31,7 @@ def up(site: Path | None, detach: bool, state: Path) -> None:
     home = open_home(state)
     place = home.site(site)
     if detach:
-        _detach(home.path)
+        _detach(home)
         return
     from rackyard.cli.session import controller, show
 
@@ -42,30 +45,27 @@ def up(site: Path | None, detach: bool, state: Path) -> None:
             click.echo("stopped; ranks go on, and the next controller picks them up", err=True)
 
 
-def _detach(path: Path) -> None:
-    log = path / "controller.log"
+def _detach(home: "Home") -> None:
+    log = home.path / "controller.log"
     with log.open("ab") as out:
         start = out.tell()
         child = subprocess.Popen(
-            [sys.executable, "-m", "rackyard", "up", "--state", str(path)],
+            [sys.executable, "-m", "rackyard", "up", "--state", str(home.path)],
             stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
     end = time.monotonic() + START_TIMEOUT
-    while log.stat().st_size == start and child.poll() is None and time.monotonic() < end:
+    while home.controller_pid() != child.pid:
+        if child.poll() is not None:
+            with log.open("rb") as said:
+                said.seek(start)
+                why = said.read(2000).decode(errors="replace").strip().removeprefix("error: ")
+            raise RackyardError("the controller did not stay up", where=str(log), why=why or None)
+        if time.monotonic() > end:
+            raise NotYet(
+                f"the controller has not come up in {START_TIMEOUT:.0f} s",
+                where=str(log),
+                fix=f"process {child.pid} may still come up: look into the log",
+            )
         time.sleep(0.05)
-    # It says its first line once it holds the folder; an error is a line too, and then it is about to end.
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(0.2)
-    if child.returncode is not None:
-        with log.open("rb") as said:
-            said.seek(start)
-            why = said.read(2000).decode(errors="replace").strip().removeprefix("error: ")
-        raise RackyardError("the controller did not stay up", where=str(log), why=why or None)
-    if log.stat().st_size == start:
-        raise NotYet(
-            f"the controller has not said that it is up in {START_TIMEOUT:.0f} s",
-            where=str(log),
-            fix=f"process {child.pid} may still come up: look into the log",
-        )
     click.echo(f"controller: process {child.pid}, log {log}")

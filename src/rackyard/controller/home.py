@@ -61,13 +61,13 @@ class Home:
             self.store.set_setting(SITE_SETTING, dump(stored_site(self.store)))
         return stored_site(self.store)
 
-    def controlled(self) -> bool:
-        """Whether a controller works on this folder now, as far as can be told without getting in its way."""
+    def controller_pid(self) -> int | None:
+        """The process that controls this folder now, as far as can be told without getting in its way."""
         try:
             holder = int((self.path / LOCK_FILE).read_text() or 0)
         except (OSError, ValueError):
-            return False
-        return holder > 0 and Path(f"/proc/{holder}").exists()
+            return None
+        return holder if holder > 0 and Path(f"/proc/{holder}").exists() else None
 
     @contextmanager
     def controller_lock(self) -> Iterator[None]:

@@ -92,7 +92,8 @@ class Controller:
             self._site_records.append(record)
             if isinstance(record.event, ev.Returned):
                 self._backend.revive(record.event.subject)
-        for row in self._store.jobs(live_only=True):
+        # First come, first served: after a restart, too, whoever waited longest is looked at first.
+        for row in reversed(self._store.jobs(live_only=True)):
             job = str(row["job"])
             if job not in self._jobs:
                 state = self._store.state(job)

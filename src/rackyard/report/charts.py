@@ -56,7 +56,7 @@ def loss_plot(curves: Sequence[Curve], marks: Mapping[int, str]) -> str:
     parts.append(f'<text x="{WIDTH - PAD}" y="{HEIGHT - 18}" text-anchor="end">step {right:g}</text>')
     for at_, curve in enumerate(curves):
         parts.append(
-            f'<text x="{WIDTH - PAD}" y="{PAD + 16 * at_}" text-anchor="end" fill="{curve.colour}">'
+            f'<text x="{WIDTH - PAD}" y="{PAD + 16 * at_}" text-anchor="end" style="fill:{curve.colour}">'
             f"{escape(curve.name)}</text>"
         )
     return "".join([*parts, "</svg>"])
