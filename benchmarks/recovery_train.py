@@ -40,7 +40,7 @@ def main() -> None:
             dist.all_reduce(parameter.grad)
         optimizer.step()
         step += 1
-        rackyard.report_step(step, loss=float(loss))
+        rackyard.report_step(step, loss=loss.item())
         if rank == 0:
             save(saved, model, step)
             with (args.dir / "steps.txt").open("a") as out:

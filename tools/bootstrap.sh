@@ -41,7 +41,9 @@ fi
 
 say "installing what uv.lock names into .venv with $("$python" --version) (PyTorch is large: minutes the first time)"
 rm -f .env-ready
-UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWNLOADS=never "$uv" sync --frozen --all-extras --python "$("$python" -c 'import sys; print(sys.executable)')" \
+UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWNLOADS=never "$uv" sync --frozen --all-extras --compile-bytecode --python "$("$python" -c 'import sys; print(sys.executable)')" \
     || fail "uv sync failed; the lines above say why"
+# Without bytecode (some environments forbid writing it) importing torch takes twice as long, at every start of a rank.
+.venv/bin/python -m compileall -q src
 echo "$wanted" > .env-ready
 say "ready: .venv/bin/rackyard"

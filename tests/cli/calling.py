@@ -1,13 +1,17 @@
 """Calling the command line: in this process where it only looks, as a process of its own where it works."""
 
+import atexit
 import contextlib
 import io
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from rackyard.cli import main
@@ -36,6 +40,14 @@ def call(*words: object) -> Answer:
     return Answer(code, out.getvalue(), err.getvalue())
 
 
+@cache
+def _bytecode() -> str:
+    """A folder of our own for compiled modules: where Python may not keep them, each start takes seconds."""
+    folder = tempfile.mkdtemp(prefix="rackyard-bytecode-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 def start(*words: object, **env: str) -> "subprocess.Popen[str]":
     """Run a command as a process, its output in pipes."""
     return subprocess.Popen(
@@ -44,7 +56,7 @@ def start(*words: object, **env: str) -> "subprocess.Popen[str]":
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **env},
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": _bytecode(), **env},
     )
 
 

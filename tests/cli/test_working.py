@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from calling import Answer, call, end, job_file, start, wait_until
 from ruamel.yaml import YAML
-from yard import open_gate, toy, yard
+from yard import toy, yard
 
 from rackyard.controller.home import Home
 from rackyard.jobs.events import Cordoned, FaultRequested
@@ -25,6 +25,8 @@ import rackyard
 print("rank", os.environ["RANK"])
 for step in range(1, {steps} + 1):
     time.sleep(0.05)
+    while step > {wait_at} and not os.path.exists({gate!r}):
+        time.sleep(0.05)
     rackyard.report_step(step, loss=1.0 / step)
 """
 
@@ -35,8 +37,10 @@ def home(tmp_path: Path) -> Iterator[Home]:
         yield made
 
 
-def steps_file(folder: Path, steps: int) -> Path:
-    return job_file(folder, script=STEPS.format(path=sys.path[1:], steps=steps))
+def steps_file(folder: Path, steps: int, wait_at: int = 1_000_000) -> Path:
+    """A job that reports steps, and after step `wait_at` waits for the file `gate`."""
+    script = STEPS.format(path=sys.path[1:], steps=steps, wait_at=wait_at, gate=str(folder / "gate"))
+    return job_file(folder, script=script)
 
 
 def phase(home: Home, job: str) -> Phase:
@@ -94,10 +98,10 @@ def test_a_daemon_runs_what_is_submitted_until_it_is_stopped(home: Home, tmp_pat
     assert "Traceback" not in (home.path / "controller.log").read_text()
 
 
-def test_run_takes_over_from_a_daemon_that_goes(home: Home) -> None:
+def test_run_takes_over_from_a_daemon_that_goes(home: Home, tmp_path: Path) -> None:
     up = start("up", "--state", home.path)
     assert up.stdout is not None and "controller of" in up.stdout.readline()
-    run = start("run", write_toy_file(home), "--state", home.path)
+    run = start("run", steps_file(tmp_path, 10, wait_at=5), "--state", home.path)
     assert run.stdout is not None
     heard = []
     while "step  " not in (heard or [""])[-1]:
@@ -105,28 +109,13 @@ def test_run_takes_over_from_a_daemon_that_goes(home: Home) -> None:
         assert heard[-1], "run ended early"
     up.send_signal(signal.SIGTERM)
     assert end(up).code == 0
-    open_gate(home)
+    (tmp_path / "gate").touch()
     answer = end(run)
     assert answer.code == 0
     (row,) = home.store.jobs()
     assert row["attempt"] == 1
     placed = [text for text in (*heard, *answer.out.splitlines()) if "  placed  " in text]
     assert len(placed) == 1, "nothing is told twice"
-
-
-def write_toy_file(home: Home) -> Path:
-    """The toy job as a file."""
-    job = toy(home, gpus=1)
-    spec = dict(home.store.state(job).spec)
-    call("cancel", job, "-y", "--state", home.path)
-    end(start("run", steps_file(home.path.parent, 1), "-q", "--state", home.path))  # somebody has to end it
-    with home.store._writing() as link:
-        link.exec_driver_sql("DELETE FROM jobs")
-    file = home.path.parent / "toy.yaml"
-    keep = ("name", "run", "gpus", "warm", "env")
-    with file.open("w") as out:
-        YAML(typ="safe").dump({key: spec[key] for key in keep} | {"checkpoint": {"dir": "ckpt"}}, out)
-    return file
 
 
 def test_interrupting_run_cancels_the_job(home: Home, tmp_path: Path) -> None:

@@ -15,12 +15,16 @@ from yard import finish, open_gate, strike, toy, yard
 from rackyard.cli.app import main
 from rackyard.cli.session import drive
 from rackyard.controller.home import Home
+from rackyard.controller.reconcile import impossible
+from rackyard.controller.request import request_of
 from rackyard.controller.submit import submit
 from rackyard.errors import RackyardError, UsageError
+from rackyard.fabric import load
 from rackyard.jobs.recovery import recoveries
 from rackyard.jobs.specfile import parse_spec
 from rackyard.jobs.state import Phase
 from rackyard.jobs.why import why
+from rackyard.placement import Occupancy, Rejection, place
 
 BUSY = "simulate: {racks: 1, trays: 1}\n"
 
@@ -114,6 +118,14 @@ def test_a_rail_can_be_asked_for(tmp_path: Path) -> None:
     with yard(tmp_path) as home:
         job = toy(home, gpus=1, steps=2, text="rails: 2\n")
         assert finish(home, job).phase is Phase.SUCCEEDED
+
+
+@pytest.mark.parametrize(("rail", "never"), [(2, False), (4, True)])
+def test_a_broken_nic_is_waited_for_and_a_rail_that_is_not_there_is_not(rail: int, never: bool) -> None:
+    site = load("name: lab\nracks: {r01: {}}\nnodes: {n1: {shape: GB300, rack: r01, slot: 1, nic_health: {2: down}}}\n")
+    spec = parse_spec(f"name: x\nrun: 'true'\ngpus: 4\nrails: {rail}\n").to_dict()
+    assert isinstance(place(request_of(spec), site, Occupancy()), Rejection)
+    assert impossible(spec, site) is never
 
 
 def test_a_job_that_waits_says_for_whom(tmp_path: Path) -> None:

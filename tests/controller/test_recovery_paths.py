@@ -35,7 +35,11 @@ def actions(state: JobState) -> list[tuple[str, str]]:
 def finish_the_second(home: Home, job: str) -> JobState:
     """Be the controller; the toy waits past step 14, so that however late a fault strikes, there is a job to strike."""
 
-    def second(record: Record, _state: JobState) -> None:
+    def second(record: Record, state: JobState) -> None:
+        if isinstance(record.event, ev.Advised):
+            told = why(state)
+            assert told.phase == "recovering" and told.reason.endswith(f"; advice: {record.event.action}")
+            assert told.next_step == "nothing: Rackyard is acting on it"
         if isinstance(record.event, ev.Launched) and record.event.attempt == 2:
             open_gate(home)
 

@@ -5,11 +5,11 @@ its intention when it comes back. Every branch must therefore be safe to repeat.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rackyard.controller.request import attempts_allowed, request_of
-from rackyard.fabric import Health, Site
+from rackyard.fabric import Health, Node, Site
 from rackyard.faults import (
     Action,
     ActionKind,
@@ -130,12 +130,20 @@ def _reject(state: JobState, answer: Rejection, world: World) -> Next:
 
 def impossible(spec: Mapping[str, Any], site: Site) -> bool:
     """Whether the job would not fit even if every node were healthy and free."""
-    nodes = [node.name for node in site.nodes]
-    site = site.with_health(
-        nodes=dict.fromkeys(nodes, Health.HEALTHY),
-        nvlink={rack.name: Health.HEALTHY for rack in site.racks},
-    ).with_cordon(dict.fromkeys(nodes, ""))
+    site = replace(site, nodes=tuple(_mended(node) for node in site.nodes))
+    site = site.with_health(nvlink={rack.name: Health.HEALTHY for rack in site.racks})
     return isinstance(place(request_of(spec), site, Occupancy({})), Rejection)
+
+
+def _mended(node: Node) -> Node:
+    """The node with everything on it healthy, and in service."""
+    return replace(
+        node,
+        health=Health.HEALTHY,
+        cordoned="",
+        gpus=tuple(replace(gpu, health=Health.HEALTHY) for gpu in node.gpus),
+        nics=tuple(replace(nic, health=Health.HEALTHY) for nic in node.nics),
+    )
 
 
 def unusable(placement: Placement, site: Site) -> tuple[frozenset[str], frozenset[str]]:

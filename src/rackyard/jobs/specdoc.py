@@ -22,7 +22,7 @@ run: python -m rackyard.shape3d.train --config tiny
 gpus: 16
 segment: {gpus: 8, required: true}     # stays inside one NVLink domain
 spread: pack                           # pack | spread | {racks: 2}
-rails: aligned                         # aligned | any
+rails: aligned                         # aligned | any | a rail number
 parallel: {framework: fsdp, tp: 1, pp: 1}
 checkpoint: {dir: ./ckpt, every: 20 steps, replicas: 1}
 recover: {attempts: 5, spares: 1, mode: act}

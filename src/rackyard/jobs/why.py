@@ -20,12 +20,18 @@ def why(state: JobState) -> Why:
     """The answer to `rackyard why JOB`."""
     if state.finished is not None:
         return _over(state)
+    if state.cancel:
+        reason = f"it is being cancelled (step {state.best_step}); a controller ends what runs of it"
+        return Why(state.job, state.phase.value, reason, _history(state), "if nothing happens: `rackyard up`")
     if state.rejected is not None:
         waiting = "waits for a seat" if not state.attempts else "waits for seats to go on"
         reason = f"{waiting}: {state.rejected.summary}"
         return Why(state.job, state.phase.value, reason, state.rejected.racks, state.rejected.fix)
     attempt = state.attempt
-    if attempt is None or attempt.launched is None:
+    if attempt is not None and attempt.launched is None:
+        reason = f"attempt {attempt.number} has its seats and is about to start"
+        return Why(state.job, state.phase.value, reason, _history(state), "if nothing happens: `rackyard up`")
+    if attempt is None:
         return Why(state.job, state.phase.value, "not looked at yet", (), "start a controller: `rackyard up`")
     if attempt.fault is not None:
         return _broken(state, attempt)

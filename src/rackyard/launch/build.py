@@ -62,12 +62,13 @@ def python_script(run: str) -> Sequence[str] | None:
 def check_script(run: str, workdir: str) -> None:
     """UsageError when the command names a Python script or program file that does not exist."""
     words = python_script(run)
-    if words is None or words[0].startswith("-"):
-        return
-    path = Path(workdir) / words[0]
+    script = words[0] if words is not None else run.split(maxsplit=1)[0]
+    if script.startswith("-") or (words is None and (set(script) & SHELL_SYNTAX or "/" not in script)):
+        return  # a module, a program on PATH, or something only the shell can tell
+    path = Path(workdir) / script
     if not path.is_file():
         raise UsageError(
-            f"the script {words[0]!r} does not exist",
+            f"the script {script!r} does not exist",
             where=str(path),
             why=f"`run: {run}` is started in {workdir}",
             fix="correct `run` or `workdir` in the job file, or start rackyard where the script lies",

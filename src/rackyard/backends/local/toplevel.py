@@ -59,9 +59,12 @@ def _run_script(target: str, main: types.ModuleType) -> None:
 
 def _run_module(target: str) -> None:
     import runpy
+    import warnings
 
     # The very function that `python -m` calls. It is private, but it has been that since 2.7.
     sys.argv[0] = "-m"
+    # The module itself may be among those that were imported to be warm, which is no accident worth a warning.
+    warnings.filterwarnings("ignore", ".*found in sys.modules after import of package", RuntimeWarning, "runpy")
     runpy._run_module_as_main(target)  # type: ignore[attr-defined]
 
 
