@@ -94,7 +94,7 @@ def test_clients_that_hang_up_at_any_time_do_no_harm(site: LocalSite) -> None:
         with client.connect(card, 1.0) as channel:
             channel.sendall(text)
     os.kill(up.pid, signal.SIGCONT)
-    last = site.all(StepDone, rank=0)[-1].step
+    last = site.wait(StepDone, rank=0)[-1].step
     site.wait(StepDone, rank=0, step=last + 5)
     assert site.backend.nodes() == {"n0": True, "n1": True}
 

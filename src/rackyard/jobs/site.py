@@ -23,7 +23,11 @@ def cordons(records: Iterable[Record]) -> dict[str, str]:
 
 
 def with_cordons(site: Site, out: Mapping[str, str]) -> Site:
-    """The site with those nodes cordoned, and those racks' NVLink domains down."""
+    """The site with those nodes cordoned, and those racks' NVLink domains down.
+
+    What a cordoned node's health is nobody knows before it is looked at: it is not called healthy meanwhile.
+    """
     racks = {rack.name for rack in site.racks}
     site = site.with_health(nvlink={name: Health.DOWN for name in out if name in racks})
-    return site.with_cordon({name: why for name, why in out.items() if site.has_node(name)})
+    nodes = {name: why for name, why in out.items() if site.has_node(name)}
+    return site.with_health(nodes=dict.fromkeys(nodes, Health.UNKNOWN)).with_cordon(nodes)
