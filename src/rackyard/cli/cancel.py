@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rackyard.cli.common import hint_no_controller, open_home, open_store, state_option
+from rackyard.cli.common import confirm, hint_no_controller, open_home, open_store, state_option
 
 
 @click.command("cancel")
@@ -25,8 +25,8 @@ def cancel(job: str, yes: bool, dry_run: bool, state: Path) -> None:
         click.echo(f"would cancel {found.job} ({found.phase}, step {found.best_step})")
         return
     if not yes:
-        click.confirm(f"cancel {found.job} ({found.phase}, step {found.best_step})?", abort=True)
+        confirm(f"cancel {found.job} ({found.phase}, step {found.best_step})?")
     home = open_home(state)
     home.store.append(found.job, [CancelRequested()])
     click.echo(f"{found.job}: cancel requested")
-    hint_no_controller(home)
+    hint_no_controller(state)

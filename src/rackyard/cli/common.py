@@ -71,10 +71,21 @@ def hint(text: str) -> None:
     click.echo(text, err=True)
 
 
-def hint_no_controller(home: "Home") -> None:
-    """Say so when nobody will act on what was just stored."""
-    if home.controller_pid() is None:
-        hint(f"no controller works on {home.path}: start one with `rackyard up`")
+def hint_no_controller(folder: Path) -> None:
+    """Say so when nobody will act on what is stored in a state folder."""
+    from rackyard.controller.reading import controller_pid
+
+    if controller_pid(folder) is None:
+        hint(f"no controller works on {folder}: start one with `rackyard up`")
+
+
+def confirm(question: str) -> None:
+    """Go on only when a person says yes. UsageError where there is nobody to ask."""
+    from rackyard.errors import UsageError
+
+    if not sys.stdin.isatty():
+        raise UsageError("not confirmed", why=f"{question} nobody can answer here", fix="say yes with -y")
+    click.confirm(question, abort=True)
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -43,11 +43,18 @@ def inject(job: str, kind: str, at_step: int | None, target: str, state: Path) -
     target = _target(kind, target, found.gpus, site)
     if found.phase.over:
         raise UsageError(f"{found.job} is {found.phase} already", fix="submit it again")
+    attempt = found.attempt
+    if at_step is None and (attempt is None or attempt.ended or not any(r.alive for r in attempt.ranks.values())):
+        raise UsageError(
+            f"{found.job} has no living ranks to strike",
+            why=f"it is {found.phase}",
+            fix="wait until it runs, or give --at-step",
+        )
     number = len(found.faults_requested) + 1
     home.store.append(found.job, [FaultRequested(fault=number, kind=kind, target=target, at_step=at_step)])
     when = "at once" if at_step is None else f"at step {at_step}"
     click.echo(f"{found.job}: {kind} fault {when} (simulated)")
-    hint_no_controller(home)
+    hint_no_controller(state)
 
 
 def _target(kind: str, target: str, gpus: int, site: "Site") -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rackyard.cli.common import emit, open_home, open_store, output_option, plain, print_table, state_option
+from rackyard.cli.common import confirm, emit, open_home, open_store, output_option, plain, print_table, state_option
 
 if TYPE_CHECKING:
     from rackyard.fabric import Node, Site
@@ -79,7 +79,7 @@ def give_back(state: Path, what: str, name: str, *, yes: bool, dry_run: bool) ->
         click.echo(f"would return {name} to service (out of use: {why})")
         return
     if not yes:
-        click.confirm(f"return {name} to service (out of use: {why})?", abort=True)
+        confirm(f"return {name} to service (out of use: {why})?")
     open_home(state).store.append(SITE_STREAM, [Returned(subject=name)])
     click.echo(f"{name}: returned to service")
 

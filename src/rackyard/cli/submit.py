@@ -24,4 +24,4 @@ def submit(file: Path, dry_run: bool, state: Path) -> None:
         return
     home = open_home(state)
     click.echo(store_job(home.store, spec, workdir, home.site().digest()))
-    hint_no_controller(home)
+    hint_no_controller(state)

@@ -34,9 +34,11 @@ def _text(record: Record) -> str | None:
             notes = "".join(f"; damaged and passed over: {text}" for text in event.damaged)
             return f"launch      attempt {event.attempt}, {back}{notes}"
         case ev.Progress():
-            loss = event.points[-1][1].get("loss") if event.points else None
-            tail = f", loss {loss:.4f}" if loss is not None else ""
-            return f"step        {max(event.steps.values())}{tail}"
+            # Told once a step, by the rank whose metrics are shown: the others are the same step again.
+            if 0 not in event.steps:
+                return None
+            step, metrics = event.points[-1] if event.points else (event.steps[0], {})
+            return f"step        {step}" + (f", loss {metrics['loss']:.4f}" if "loss" in metrics else "")
         case ev.FaultInjected():
             return f"FAULT       {event.kind} strikes {event.target} (simulated)"
         case ev.FaultDetected():

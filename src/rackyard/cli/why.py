@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rackyard.cli.common import emit, open_store, output_option, plain, state_option
+from rackyard.cli.common import emit, hint_no_controller, open_store, output_option, plain, state_option
 
 
 @click.command("why")
@@ -13,6 +13,7 @@ from rackyard.cli.common import emit, open_store, output_option, plain, state_op
 @state_option
 def why(job: str, output: str, state: Path) -> None:
     """Say why JOB is where it is, with the evidence and the next step."""
+    from rackyard.controller.reading import OVER
     from rackyard.jobs.why import why as explain
 
     store = open_store(state)
@@ -23,5 +24,7 @@ def why(job: str, output: str, state: Path) -> None:
         for line in answer.evidence:
             click.echo(f"  {line}")
         click.echo(f"next: {answer.next_step or 'nothing to do'}")
+        if answer.phase not in OVER:
+            hint_no_controller(state)
 
     emit(output, plain(answer), table)

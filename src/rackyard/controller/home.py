@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rackyard.controller.reading import STORE_FILE
+from rackyard.controller.reading import LOCK_FILE, STORE_FILE, controller_pid
 from rackyard.controller.sites import SITE_SETTING, read_site, stored_site
 from rackyard.controller.store import Store
 from rackyard.errors import ConflictError, RackyardError, UsageError
 from rackyard.fabric import Site, dump
-
-LOCK_FILE = "controller.lock"
 
 
 class Home:
@@ -63,11 +61,7 @@ class Home:
 
     def controller_pid(self) -> int | None:
         """The process that controls this folder now, as far as can be told without getting in its way."""
-        try:
-            holder = int((self.path / LOCK_FILE).read_text() or 0)
-        except (OSError, ValueError):
-            return None
-        return holder if holder > 0 and Path(f"/proc/{holder}").exists() else None
+        return controller_pid(self.path)
 
     @contextmanager
     def controller_lock(self) -> Iterator[None]:

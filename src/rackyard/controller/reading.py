@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rackyard.jobs.state import JobState
 
 STORE_FILE = "rackyard.db"
+LOCK_FILE = "controller.lock"
 JOB_COLUMNS = ("job", "name", "phase", "gpus", "attempt", "step", "submitted", "updated", "reason")
 OVER = ("succeeded", "failed", "cancelled")
 
@@ -125,6 +126,17 @@ class Reader:
         """A stored setting, e.g. the site's YAML."""
         found = self.rows("SELECT value FROM settings WHERE key = :key", {"key": key})
         return str(found[0][0]) if found else None
+
+
+def controller_pid(folder: Path) -> int | None:
+    """The process that controls a state folder now, as far as can be told without getting in its way."""
+    try:
+        holder = int((folder / LOCK_FILE).read_text() or 0)
+        # The state follows the name, which stands in parentheses and may hold anything.
+        life = Path(f"/proc/{holder}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, ValueError, IndexError):
+        return None
+    return holder if life not in "ZX" else None
 
 
 def unreadable(path: Path, error: Exception) -> RackyardError:

@@ -137,7 +137,7 @@ def _exits(view: AttemptView, bad: list[RankExited], age: float) -> Fault | None
         return _process(view, root, Cause.PROCESS, summary, f"process {name} rank {root.rank}")
     if own:
         root = own[0]
-        line = last_error(root.tail)
+        line = last_error(root.tail) or last_line(root.tail)
         cause = Cause.PORT if _PORT.search(root.tail) else Cause.EXIT
         summary = f"rank {root.rank} on {root.node} exited with code {root.code}: {line or 'no message'}"
         return _process(view, root, cause, summary, f"exit {root.code} {_normal(line)}")
@@ -203,6 +203,11 @@ def last_error(tail: str) -> str:
         if found:
             return found.group(1)
     return ""
+
+
+def last_line(tail: str) -> str:
+    """The last line of a log that says anything."""
+    return next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "")
 
 
 def how(exit_: RankExited) -> str:

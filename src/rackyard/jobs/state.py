@@ -120,6 +120,8 @@ class JobState:
     attempts: tuple[Attempt, ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
     """The newest metrics reported; the whole curve stands in the `Progress` events."""
+    metrics_step: int = 0
+    """The step that they are of."""
     best_step: int = 0
     """The newest step that every rank ever completed."""
     checkpoint: seen.CheckpointDone | None = None
@@ -254,10 +256,10 @@ def _progress(now: Moment, event: ev.Progress, state: JobState) -> JobState:
         new = replace(new, first_step=now)
     if started and new.recovered is None and new.step >= state.best_step:
         new = replace(new, recovered=now)
-    metrics = event.points[-1][1] if event.points else state.metrics
+    step, metrics = event.points[-1] if event.points else (state.metrics_step, state.metrics)
     best = max(state.best_step, new.step if started else 0)
     phase = Phase.RUNNING if started and new.fault is None else state.phase
-    state = replace(state, metrics=metrics, best_step=best, phase=phase)
+    state = replace(state, metrics=metrics, metrics_step=step, best_step=best, phase=phase)
     return _on_attempt(state, event.attempt, lambda _: new)
 
 

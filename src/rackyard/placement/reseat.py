@@ -38,7 +38,7 @@ def reseat(
     for segment in sorted(broken, key=lambda hurt: len(gone.intersection(hurt.nodes))):
         new = yard.in_place(segment) or yard.elsewhere(segment) or yard.scattered(segment)
         if new is None:
-            return _stranded(segment, yard, request)
+            return _stranded(segment, yard, request, lost_racks)
         nodes[segment.index] = new
     return _rebuilt(placement, nodes, yard, request, site)
 
@@ -110,7 +110,7 @@ def _cut(segment: Segment, views: Iterable[View], yard: Yard) -> list[Segment]:
     ]
 
 
-def _stranded(segment: Segment, yard: Yard, request: Request) -> Rejection:
+def _stranded(segment: Segment, yard: Yard, request: Request, down: frozenset[str]) -> Rejection:
     lost = [name for name in segment.nodes if name in yard.gone]
     racks = []
     for number, pool in enumerate(yard.looked.pools):
@@ -123,13 +123,18 @@ def _stranded(segment: Segment, yard: Yard, request: Request) -> Rejection:
         detail = f"{free} nodes free beside this job ({offer(pool)} without it); {needed} needed"
         racks.append(RackVerdict(pool.rack, False, binding, detail, free, needed))
     whole = len(segment.nodes)
+    dark = segment.rack in down
     summary = (
-        f"segment {segment.index} in {segment.rack} lost {len(lost)} of {whole} nodes ({', '.join(lost[:4])}"
-        + (" ...)" if len(lost) > 4 else ")")
+        f"segment {segment.index} in {segment.rack} lost "
+        + ("the rack's NVLink domain" if dark else f"{len(lost)} of {whole} nodes ({', '.join(lost[:4])}")
+        + ("" if dark else " ...)" if len(lost) > 4 else ")")
         + "; its domain has too few healthy free nodes and no other domain has "
         + ("one" if whole == 1 else f"{whole}")
     )
-    fix = f"return {len(lost)} nodes to {segment.rack}, or free {whole} in another NVLink domain"
-    if request.segment_gpus is not None and request.segment_required:
+    back = f"{len(lost)} node{'s' if len(lost) > 1 else ''} of {segment.rack} (`rackyard nodes return NAME`)"
+    if dark:
+        back = f"the domain, once it is repaired (`rackyard racks return {segment.rack}`)"
+    fix = f"return {back}, or free {whole} in another NVLink domain"
+    if not dark and request.segment_gpus is not None and request.segment_required:
         fix += ", or allow a split with `required: false`"
     return Rejection("no-spare", summary, tuple(racks), fix)
