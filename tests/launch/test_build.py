@@ -15,7 +15,7 @@ GANG = Gang("j-1", 2, 5, "127.0.0.1", 29500, 40, "/state/nccl")
 def plan(gpus: int = 8, **spec: object) -> LaunchPlan:
     seats = place(Request(gpus=gpus, segment_gpus=gpus), simulate(racks=2), Occupancy({}))
     assert isinstance(seats, Placement)
-    return build({"run": "python train.py", "gpus": gpus, **spec}, seats, GANG, "/work", Path("/state/jobs/j-1"))
+    return build({"run": "python train.py", "gpus": gpus, **spec}, seats, GANG, "/job", Path("/state/jobs/j-1"))
 
 
 def test_ranks_are_rail_aligned_and_torchrun_compatible() -> None:
