@@ -111,7 +111,7 @@ def _place(state: JobState, attempt: Attempt | None, world: World) -> Next:
 def fallback_nodes(state: JobState, world: World) -> tuple[str, ...]:
     """The nodes that the job would move to if the racks it runs on went down now; none without `recover.spares`."""
     attempt = state.attempt
-    if attempt is None or not (state.spec.get("recover") or {}).get("spares"):
+    if attempt is None or not state.spec["recover"]["spares"]:
         return ()
     now = decode(dict(attempt.placement))
     racks = frozenset(world.site.node(name).rack for name in now.nodes())
@@ -187,7 +187,7 @@ def view_of(state: JobState, attempt: Attempt, site: Site) -> AttemptView:
         symptom=attempt.symptom.mono if attempt.symptom else None,
         moved=max((moment.mono for moment in moments if moment is not None), default=None),
         first_step_done=attempt.first_step is not None,
-        hang_after=float((state.spec.get("watch") or {}).get("hang", 60.0)),
+        hang_after=float(state.spec["watch"]["hang"]),
     )
 
 
@@ -322,4 +322,4 @@ def _finish(state: JobState, outcome: str, reason: str, next_step: str = "") -> 
 
 
 def _mode(spec: Mapping[str, Any]) -> str:
-    return str((spec.get("recover") or {}).get("mode", "act"))
+    return str(spec["recover"]["mode"])

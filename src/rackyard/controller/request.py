@@ -8,14 +8,14 @@ from rackyard.placement import Request
 
 def attempts_allowed(spec: Mapping[str, Any]) -> int:
     """Attempts in all that the job may make; `spec` is the job file as data."""
-    return int((spec.get("recover") or {}).get("attempts", 5))
+    return int(spec["recover"]["attempts"])
 
 
 def request_of(spec: Mapping[str, Any]) -> Request:
     """What the job asks of placement; `spec` is the job file as data."""
-    segment = spec.get("segment") or {}
-    spread = spec.get("spread", "pack")
-    rails = spec.get("rails", "aligned")
+    segment = spec["segment"] or {}
+    spread = spec["spread"]
+    rails = spec["rails"]
     return Request(
         gpus=int(spec["gpus"]),
         segment_gpus=segment.get("gpus"),
@@ -23,6 +23,6 @@ def request_of(spec: Mapping[str, Any]) -> Request:
         spread=int(spread["racks"]) if isinstance(spread, Mapping) else spread,
         rails="any" if rails == "any" else "aligned",
         rail=rails if isinstance(rails, int) else None,
-        spares=int((spec.get("recover") or {}).get("spares", 0)),
-        gpu_kind=spec.get("gpu"),
+        spares=int(spec["recover"]["spares"]),
+        gpu_kind=spec["gpu"],
     )

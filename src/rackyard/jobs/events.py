@@ -16,7 +16,7 @@ from rackyard.faults.observations import Observation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
-    """A job came in; `spec` is the checked job file as data."""
+    """A job came in; `spec` is the checked job file as data, complete: every default is filled in."""
 
     job: str
     spec: Mapping[str, Any]

@@ -58,7 +58,7 @@ def _broken(state: JobState, attempt: Attempt) -> Why:
     assert fault is not None  # asked by why()
     advice = attempt.advice
     doing = f"; advice: {advice.action}" if advice is not None else "; deciding what to do"
-    waits = (state.spec.get("recover") or {}).get("mode") == "observe"
+    waits = state.spec["recover"]["mode"] == "observe"
     next_step = "nothing: Rackyard is acting on it" if not waits else "recover.mode is observe: it is for you to act"
     evidence = (*fault.evidence, *(f"echo: {line}" for line in fault.echoes[:4]))
     return Why(state.job, state.phase.value, fault.summary + doing, evidence, next_step)

@@ -1,10 +1,10 @@
 """From a placed job to a launch plan."""
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rackyard import shellwords
 from rackyard.errors import UsageError
 from rackyard.launch.environment import Gang, job_environment, rank_environment
 from rackyard.launch.plan import LaunchPlan, RankPlan
@@ -12,8 +12,6 @@ from rackyard.placement import Placement
 
 TORCH = ("torch", "torch._dynamo")
 """What a training script imports in any case: torch, and what its first optimizer brings in (5 s of CPU more)."""
-
-SHELL_SYNTAX = frozenset("\n|&;<>()$`*?[]{}~#!\"'\\")
 
 
 def build(spec: Mapping[str, Any], placement: Placement, gang: Gang, workdir: str, job_dir: Path) -> LaunchPlan:
@@ -40,31 +38,21 @@ def warm_modules(spec: Mapping[str, Any]) -> tuple[str, ...]:
     wanted = spec.get("warm")
     if wanted is not None:
         return tuple(str(module) for module in wanted)
-    return TORCH if python_script(str(spec["run"])) is not None else ()
+    return TORCH if _is_python(shellwords.split(str(spec["run"]))) else ()
 
 
-def python_script(run: str) -> Sequence[str] | None:
-    """The words after `python` of a plain Python command; None where it is anything else."""
-    if any(char in SHELL_SYNTAX - {'"', "'"} for char in run):
-        return None
-    try:
-        words = shlex.split(run)
-    except ValueError:
-        return None
-    if not words or Path(words[0]).name not in ("python", "python3"):
-        return None
-    rest = words[1:]
-    while rest and rest[0] == "-u":
-        rest = rest[1:]
-    return rest or None
+def _is_python(words: tuple[str, ...] | None) -> bool:
+    return words is not None and Path(words[0]).name in ("python", "python3")
 
 
 def check_script(run: str, workdir: str) -> None:
     """UsageError when the command names a Python script or program file that does not exist."""
-    words = python_script(run)
-    script = words[0] if words is not None else run.split(maxsplit=1)[0]
-    if script.startswith("-") or (words is None and (set(script) & SHELL_SYNTAX or "/" not in script)):
-        return  # a module, a program on PATH, or something only the shell can tell
+    words = shellwords.split(run)
+    if words is None:
+        return  # only the shell can tell
+    script = next(iter(shellwords.after_python(words)), "-") if _is_python(words) else words[0]
+    if script.startswith("-") or (not _is_python(words) and "/" not in script):
+        return  # a module, or a program on PATH
     path = Path(workdir) / script
     if not path.is_file():
         raise UsageError(

@@ -1,14 +1,13 @@
 """What kind of command `run` is: one that a warm parent can fork, a plain argument list, or shell text."""
 
-import shlex
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-_SHELL_UNQUOTED = frozenset("\n&|;<>()$`*?[]{}~#!")
-_SHELL_DOUBLE_QUOTED = frozenset("$`\\")
+from rackyard import shellwords
+
 _NOT_PLAIN_SCRIPTS = (".zip", ".pyz", ".pyc", ".egg", ".whl")
 
 
@@ -32,46 +31,18 @@ class Command:
 def parse(run: str, *, cwd: str, path: str | None) -> Command:
     """Read `run` as the user wrote it; `path` is the job's PATH. Whatever is in doubt goes to the shell, verbatim."""
     run = run.strip()
-    if _needs_shell(run):
+    words = shellwords.split(run)
+    if words is None:
         return Command("shell", ("/bin/sh", "-c", run))
-    try:
-        words = shlex.split(run)
-    except ValueError:
-        words = []
-    if not words or "=" in words[0]:
-        return Command("shell", ("/bin/sh", "-c", run))
-    plain = Command("argv", tuple(words))
+    plain = Command("argv", words)
     if not _is_our_python(words[0], cwd, path):
         return plain
-    rest = words[1:]
-    while rest and rest[0] == "-u":
-        # Every rank is unbuffered already.
-        rest = rest[1:]
+    rest = shellwords.after_python(words)
     if len(rest) >= 2 and rest[0] == "-m":
-        return Command("module", tuple(words), rest[1], tuple(rest[2:]))
+        return Command("module", words, rest[1], rest[2:])
     if rest and not rest[0].startswith("-") and _is_plain_script(Path(cwd, rest[0])):
-        return Command("script", tuple(words), rest[0], tuple(rest[1:]))
+        return Command("script", words, rest[0], rest[1:])
     return plain
-
-
-def _needs_shell(run: str) -> bool:
-    quote, skip = "", False
-    for character in run:
-        if skip:
-            skip = False
-        elif quote == "'":
-            quote = "" if character == "'" else quote
-        elif quote == '"':
-            if character in _SHELL_DOUBLE_QUOTED:
-                return True
-            quote = "" if character == '"' else quote
-        elif character in "'\"":
-            quote = character
-        elif character == "\\":
-            skip = True
-        elif character in _SHELL_UNQUOTED:
-            return True
-    return False
 
 
 def _is_our_python(word: str, cwd: str, path: str | None) -> bool:
