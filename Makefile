@@ -2,12 +2,12 @@
 # Everything runs on CPUs, without root, and needs the network only for the first call.
 
 VENV := .venv/bin
-# Files that end in _train.py are what a benchmark runs, not benchmarks.
-BENCHES := $(filter-out %_train.py,$(wildcard benchmarks/*.py))
+# Files that end so are parts of benchmarks.
+BENCHES := $(filter-out %_train.py %_forms.py %_graphs.py %_trays.py,$(wildcard benchmarks/*.py))
 PYTEST := $(VENV)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test slow check format bench weights docs clean
+.PHONY: help env demo test slow fuzz check format bench weights docs clean
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -23,6 +23,9 @@ test: env ## the quick test suite, with the corpus tests where the corpus is the
 
 slow: env ## the tests that take long
 	$(PYTEST) -m slow
+
+fuzz: env ## every reader on 100,000 damaged inputs (hours; RACKYARD_FUZZ sets how many)
+	RACKYARD_FUZZ=$${RACKYARD_FUZZ:-100000} $(PYTEST) -m fuzz --timeout 0
 
 check: env ## format, lint, types, floors, docs
 	$(VENV)/ruff format --check .
@@ -44,6 +47,9 @@ weights: env ## train the 3D model's committed weights anew (about 40 minutes of
 
 docs: env ## write the generated pages and build the site into site/
 	$(VENV)/python -m rackyard.jobs.specdoc > docs/job-spec.md
+	$(VENV)/python -m rackyard.fabric.expect.rulesdoc > docs/fabric-rules.md
+	$(VENV)/python -m rackyard.fabric.keysdoc > docs/label-keys.md
+	$(VENV)/python -m rackyard.nccl.rulesdoc > docs/nccl-rules.md
 	NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict --quiet
 	@echo "site/index.html"
 

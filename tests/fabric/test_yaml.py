@@ -25,6 +25,7 @@ from rackyard.fabric import (
     load,
     simulate,
 )
+from rackyard.fabric.model import NvCable, PciDevice
 
 HAND = """\
 name: lab
@@ -42,9 +43,12 @@ words = st.text(max_size=8)
 health = st.sampled_from(Health)
 small = st.integers(0, 20)
 domains = st.builds(DomainKey, names, small)
-gpus = st.builds(Gpu, small, names, words, words, st.integers(-1, 3), small, st.floats(0, 1e6, allow_nan=False), health)
-nics = st.builds(Nic, small, words, small, small, st.integers(-1, 3), words, words, health)
-cpus = st.builds(Cpu, small, words)
+known = st.integers(-1, 20)
+gpus = st.builds(Gpu, small, names, words, words, st.integers(-1, 3), known, st.floats(0, 1e6, allow_nan=False), health)
+nics = st.builds(Nic, small, words, known, small, st.integers(-1, 3), words, words, health, words, words)
+cpus = st.builds(Cpu, known, words, words, words, known, known)
+pci = st.builds(PciDevice, names, words, known, words, words, words, words, words, words, small)
+cables = st.builds(NvCable, names, known, known, words, known, known, known, st.booleans())
 
 
 @st.composite
@@ -55,33 +59,40 @@ def sites(draw: st.DrawFn) -> Site:
         Rack(
             name,
             draw(st.none() | domains),
-            tuple(draw(st.lists(st.builds(SwitchTray, names, names, small, small, health), max_size=2))),
+            tuple(draw(st.lists(st.builds(SwitchTray, names, names, known, known, health), max_size=2))),
             draw(health),
+            tuple(draw(st.lists(cables, max_size=4))),
         )
         for name in rack_names
     )
     nodes = tuple(
         Node(
             name,
-            draw(st.sampled_from(["nvl72-tray", "hgx"])),
+            draw(st.sampled_from(["nvl72-tray", "hgx", "unknown"])),
             draw(st.sampled_from(rack_names)),
-            draw(small),
+            draw(known),
             draw(domains),
             tuple(draw(st.lists(gpus, max_size=3, unique_by=lambda gpu: gpu.index))),
             tuple(draw(st.lists(nics, max_size=3))),
             tuple(draw(st.lists(cpus, max_size=2))),
             draw(health),
             draw(words),
+            draw(known),
+            draw(words),
+            tuple(draw(st.lists(pci, max_size=2))),
         )
         for name in draw(st.lists(names, max_size=3, unique=True))
     )
-    leaves = draw(st.lists(st.builds(Leaf, names, small, names, small), max_size=3, unique_by=lambda leaf: leaf.name))
-    spines = tuple(draw(st.lists(st.builds(Spine, names), max_size=2)))
+    several = st.lists(names, max_size=2).map(tuple)
+    leaf = st.builds(Leaf, names, known, names, known, several, words)
+    leaves = draw(st.lists(leaf, max_size=3, unique_by=lambda leaf: leaf.name))
+    plain = st.lists(st.builds(Spine, names), max_size=2)
+    spines = tuple(draw(plain | st.lists(st.builds(Spine, names, words, several), max_size=2)))
     origin = draw(st.builds(Provenance, words, words, st.none() | st.integers(1, 99), st.booleans()))
     return Site(draw(names), draw(st.booleans()), racks, nodes, tuple(leaves), spines, origin)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(sites())
 def test_any_site_comes_back_equal(site: Site) -> None:
     assert load(dump(site)) == site
@@ -113,6 +124,76 @@ def test_written_by_hand() -> None:
     assert site.node("hgx-01").domain == DomainKey("node:hgx-01", 0)
     assert site.leaves[0] == Leaf("leaf-0-r01", 0, "r01", 0)
     assert load(dump(site)) == site
+
+
+WIRED = """\
+name: lab
+racks:
+  r01:
+    switch_trays: 2
+    nvlinks:
+    - {node: r01-t01, gpu: 0, links: ["0:r01-s1:0:12:0", "1:r01-s1:1:12:1:down"]}
+nodes:
+  r01-t01: {shape: mine, rack: r01, slot: 10, tray: 8, chassis: "1820", guids: ["00aa"], leaf_ports: ["1/1"]}
+shapes:
+  mine:
+    kind: nvl72-tray
+    cpus: [{numa: 0, cpus: 0-71, arch: arm64}]
+    gpus: [{kind: GB300}]
+    nics: [{name: mlx5_0, rail: 0}]
+    pci:
+    - {bdf: "0008:00:00.0", class: "0x060400", numa: 0, speed: 64.0 GT/s PCIe, width: 16}
+leaves:
+  leaf-0-r01: {rail: 0, rack: r01, uplinks: 4, spines: [s1, s2], guid: "00bb"}
+spines:
+- s1
+- {name: s2, guid: "00cc", above: [core]}
+"""
+
+
+def test_cables_and_switches_by_hand() -> None:
+    site = load(WIRED)
+    assert site.racks[0].nvlinks == (
+        NvCable("r01-t01", 0, 0, "r01-s1", 0, 12, 0, True),
+        NvCable("r01-t01", 0, 1, "r01-s1", 1, 12, 1, False),
+    )
+    tray = site.nodes[0]
+    assert (tray.tray, tray.chassis) == (8, "1820")
+    assert tray.cpus == (Cpu(0, "0-71", "arm64"),)
+    assert tray.pci == (PciDevice("0008:00:00.0", "", 0, "0x060400", link_speed="64.0 GT/s PCIe", link_width=16),)
+    assert (tray.nics[0].guid, tray.nics[0].leaf_port) == ("00aa", "1/1")
+    assert site.leaves == (Leaf("leaf-0-r01", 0, "r01", 4, ("s1", "s2"), "00bb"),)
+    assert site.spines == (Spine("s1"), Spine("s2", "00cc", ("core",)))
+    assert load(dump(site)) == site
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "column", "says"),
+    [
+        ("0:r01-s1:0:12:0", "0:r01-s1:0:12", 6, 39, "not an NVLink"),
+        ("1:12:1:down", "1:12:1:up", 6, 58, "not an NVLink"),
+        ("gpu: 0,", "gpu: x,", 6, 28, "not a whole number"),
+        ("above: [core]", "over: [core]", 21, 28, "unknown key 'over'"),
+        ('["00aa"]', '["00aa", "00ab"]', 8, 80, "2 values"),
+        ("width: 16", "widht: 16", 16, 80, "did you mean width?"),
+        ("arch: arm64", "arch: [a]", 12, 40, "expected a single value"),
+    ],
+)
+def test_mistakes_in_these_are_shown_where_they_are(old: str, new: str, line: int, column: int, says: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        load(WIRED.replace(old, new), "f.yaml")
+    assert says in str(caught.value)
+    assert caught.value.where == Where("f.yaml", line, column)
+
+
+def test_a_node_of_a_known_shape_takes_one_line() -> None:
+    site = simulate(1, 3)
+    seated = replace(site, nodes=tuple(replace(node, tray=node.slot - 1, chassis="1820") for node in site.nodes))
+    text = dump(seated)
+    assert load(text) == seated
+    assert "shapes:" not in text
+    assert '  r01-t01: {shape: GB300, rack: r01, slot: 1, tray: 0, chassis: "1820"}\n' in text
+    assert "leaves:" not in text
 
 
 def test_the_short_form() -> None:

@@ -1,6 +1,7 @@
 """The root command: lazy subcommands, one place where errors become messages and exit codes."""
 
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 
@@ -21,6 +22,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "why": ("rackyard.cli.why", "Say why a job is where it is, and what to do."),
     "cancel": ("rackyard.cli.cancel", "End a job."),
     "plan": ("rackyard.cli.plan", "Show where and how a job would run; submit nothing."),
+    "topo": ("rackyard.cli.topo", "Discover, check, label and export what the racks really are."),
+    "nccl": ("rackyard.cli.nccl", "NCCL topology files: check, generate, predict."),
     "fault": ("rackyard.cli.fault", "Inject faults into a simulated site."),
     "nodes": ("rackyard.cli.nodes", "Show nodes and their use."),
     "racks": ("rackyard.cli.racks", "Show racks and their NVLink domains."),
@@ -83,6 +86,9 @@ def _refused(error: OSError) -> RackyardError:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point. Exit codes: 0 ok, 1 failed, 2 usage, 3 not yet, 4 findings, 130 interrupted."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A sign that the terminal has not, or a file name that is no UTF-8, must not end a command in its middle.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = cli.main(
             list(argv) if argv is not None else None,

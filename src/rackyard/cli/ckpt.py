@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rackyard.cli.common import emit, output_option, print_table
+from rackyard.cli.findings import EXIT_FINDINGS, plain_finding
 
 if TYPE_CHECKING:
     from rackyard.checkpoint import CheckpointInfo
     from rackyard.findings import Finding
-
-EXIT_FINDINGS = 4
 
 _seconds = click.FloatRange(min=0, min_open=True)
 
@@ -50,7 +49,7 @@ def verify_command(directory: str, step: int | None, output: str) -> None:
     if step is not None and not infos:
         raise UsageError(f"no checkpoint of step {step}", where=directory, fix="see: rackyard ckpt ls DIR")
     findings = [verify(info) for info in infos]
-    emit(output, [_finding(finding) for finding in findings], lambda: _tell_findings(directory, findings))
+    emit(output, [plain_finding(finding) for finding in findings], lambda: _tell_findings(directory, findings))
     # Unknown is never taken for healthy.
     if any(finding.verdict is not Verdict.PASS for finding in findings):
         sys.exit(EXIT_FINDINGS)
@@ -97,18 +96,6 @@ def _row(info: "CheckpointInfo") -> dict[str, Any]:
         "files": info.files,
         "created": created,
         "ranks": info.world_size,
-    }
-
-
-def _finding(finding: "Finding") -> dict[str, Any]:
-    from dataclasses import asdict
-
-    # Enums as their text, tuples as lists: what JSON and YAML have in common.
-    return {
-        **asdict(finding),
-        "verdict": finding.verdict.value,
-        "severity": finding.severity.value,
-        "evidence": [asdict(evidence) for evidence in finding.evidence],
     }
 
 

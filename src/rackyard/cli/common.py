@@ -56,12 +56,17 @@ def emit(output: str, data: Any, table: Callable[[], None]) -> None:
 
         click.echo(json.dumps(data, indent=2, default=str))
     elif output == "yaml":
+        import io
+
         from ruamel.yaml import YAML
 
         writer = YAML(typ="safe", pure=True)
         writer.default_flow_style = False
         writer.width = 4096  # whole lines, for those who read YAML with grep
-        writer.dump(data, sys.stdout)
+        writer.allow_unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+        text = io.StringIO()
+        writer.dump(data, text)
+        click.echo(text.getvalue(), nl=False)
     else:
         table()
 
@@ -88,11 +93,13 @@ def confirm(question: str) -> None:
     click.confirm(question, abort=True)
 
 
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Columns padded to their content: never cut and never folded, whatever the terminal's width."""
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[Any]], *, as_is: bool = False) -> None:
+    """Columns padded to their content: never cut and never folded, whatever the terminal's width. Headers are shown in
+    capitals, or `as_is` where they are names.
+    """
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(len(row[at]) for row in [list(headers), *cells]) for at in range(len(headers))]
-    for row in [[header.upper() for header in headers], *cells]:
+    for row in [[header if as_is else header.upper() for header in headers], *cells]:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 

@@ -173,7 +173,8 @@ def show_table(site: "Site", rows: list[dict[str, Any]]) -> None:
 def show_node(site: "Site", node: "Node", occupancy: "Occupancy") -> None:
     """Print one node and its parts."""
     click.echo(heading(site))
-    click.echo(f"node {node.name}: {node.kind} in rack {node.rack}, slot {node.slot}, {condition(node)}")
+    slot = f"slot {node.slot}" if node.slot >= 0 else "slot unknown"
+    click.echo(f"node {node.name}: {node.kind} in rack {node.rack}, {slot}, {condition(node)}")
     click.echo(f"NVLink domain {node.domain}")
     click.echo(f"cordoned: {node.cordoned or 'no'}")
     click.echo("cpus: " + ("; ".join(f"NUMA {cpu.numa}: {cpu.cpus}" for cpu in node.cpus) or "unknown"))

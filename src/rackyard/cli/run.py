@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from rackyard.cli.accept import accept_option, known_rules
 from rackyard.cli.common import open_home, state_option
 
 
@@ -13,9 +14,10 @@ from rackyard.cli.common import open_home, state_option
 @click.option(
     "--site", type=click.Path(path_type=Path), help="Site file; default: the folder's site, else two simulated racks."
 )
+@accept_option
 @click.option("-q", "--quiet", is_flag=True, help="Print the outcome only.")
 @state_option
-def run(file: Path, site: Path | None, quiet: bool, state: Path) -> None:
+def run(file: Path, site: Path | None, accept: tuple[str, ...], quiet: bool, state: Path) -> None:
     """Run the job of FILE and follow it; the exit code is 0 if it succeeded and 1 if not.
 
     With a controller at work on the state folder (`rackyard up`) the job is handed to it. Ctrl-C cancels the job.
@@ -27,7 +29,7 @@ def run(file: Path, site: Path | None, quiet: bool, state: Path) -> None:
     spec, workdir = read_spec(file)
     home = open_home(state)
     place = home.site(site)
-    job = submit(home.store, spec, workdir, place.digest())
+    job = submit(home.store, spec, workdir, place.digest(), accept=known_rules(accept))
     listen = show if not quiet else lambda record, state: None
     if not quiet:
         click.echo(f"{job} on {place.name}" + (" (simulated)" if place.simulated else ""))

@@ -4,14 +4,16 @@ from pathlib import Path
 
 import click
 
+from rackyard.cli.accept import accept_option, known_rules
 from rackyard.cli.common import hint_no_controller, open_home, state_option
 
 
 @click.command("submit")
 @click.argument("file", type=click.Path(path_type=Path))
+@accept_option
 @click.option("--dry-run", is_flag=True, help="Check everything, store nothing.")
 @state_option
-def submit(file: Path, dry_run: bool, state: Path) -> None:
+def submit(file: Path, accept: tuple[str, ...], dry_run: bool, state: Path) -> None:
     """Check FILE, store the job, print its id and return."""
     from rackyard.cli.session import read_spec
     from rackyard.controller.submit import check
@@ -23,5 +25,5 @@ def submit(file: Path, dry_run: bool, state: Path) -> None:
         click.echo(f"{file}: ok; nothing was submitted")
         return
     home = open_home(state)
-    click.echo(store_job(home.store, spec, workdir, home.site().digest()))
+    click.echo(store_job(home.store, spec, workdir, home.site().digest(), accept=known_rules(accept)))
     hint_no_controller(state)

@@ -8,11 +8,13 @@ import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from rackyard.backends.base import Backend
 from rackyard.checkpoint import newest_valid
+from rackyard.controller.nccl import audit, write_topologies
 from rackyard.controller.reconcile import Append, Launch, World, fallback_nodes, next_step
 from rackyard.controller.request import attempts_allowed
 from rackyard.controller.seats import nodes_of, occupancy_of
@@ -20,7 +22,7 @@ from rackyard.controller.store import Store
 from rackyard.errors import ConflictError
 from rackyard.fabric import Site
 from rackyard.faults import observations as seen
-from rackyard.findings import Verdict
+from rackyard.findings import Finding, Verdict
 from rackyard.jobs import events as ev
 from rackyard.jobs.events import Event, Record
 from rackyard.jobs.site import SITE_STREAM, cordons, with_cordons
@@ -75,6 +77,7 @@ class Controller:
         self._stop_calls: dict[tuple[str, int], bool] = {}
         self._site_records: list[Record] = []
         self._warmed: dict[str, set[str]] = defaultdict(set)
+        self._audit: tuple[Finding, ...] | None = None
 
     def tick(self, timeout: float = TICK) -> dict[str, JobState]:
         """One round; the live jobs after it. RackyardError when the store refuses."""
@@ -212,7 +215,12 @@ class Controller:
     def _world(self, job: str) -> World:
         others = [state for other, state in self._jobs.items() if other != job]
         site = with_cordons(self._site, cordons(self._site_records))
-        return World(site, occupancy_of(others, self._site), time.monotonic())
+        world = World(site, occupancy_of(others, self._site), time.monotonic())
+        if self._jobs[job].attempt is not None:
+            return world
+        if self._audit is None:
+            self._audit = audit(self._site)
+        return replace(world, audit=self._audit)
 
     # --- acting ------------------------------------------------------------------------------------------------
 
@@ -246,6 +254,7 @@ class Controller:
 
     def _launch(self, state: JobState, attempt: Attempt) -> None:
         plan = self.plan(state, attempt)
+        write_topologies(self._dir / "jobs" / state.job / "nccl", [self._site.node(name) for name in plan.nodes()])
         try:
             self._backend.prepare(plan.nodes(), plan)
             self._backend.launch(plan)

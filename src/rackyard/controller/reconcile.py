@@ -22,8 +22,10 @@ from rackyard.faults import (
     attribute,
     decide,
 )
+from rackyard.findings import Finding
 from rackyard.jobs import events as ev
 from rackyard.jobs.state import Attempt, JobState, Phase
+from rackyard.launch import refusals
 from rackyard.placement import Occupancy, Placement, Rejection, decode, encode, moved_ranks, place, reseat
 
 
@@ -37,6 +39,8 @@ class World:
     """What other jobs hold."""
     now: float
     """Monotonic seconds."""
+    audit: tuple[Finding, ...] = ()
+    """What is wrong with the site as it was described."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +107,21 @@ def _place(state: JobState, attempt: Attempt | None, world: World) -> Next:
         answer = reseat(old, lost, racks, request, world.site, world.occupancy)
         moved = len(moved_ranks(old, answer)) if isinstance(answer, Placement) else 0
     if isinstance(answer, Placement):
+        # A job that runs already moves to what there is; only one that has not started yet is worth holding back.
+        refused = refusals(world.audit, world.site, answer.nodes(), state.accept) if attempt is None else ()
+        if refused:
+            return _refuse(state, refused)
         number = 1 if attempt is None else attempt.number + 1
         return Append((ev.Placed(attempt=number, placement=encode(answer), moved=moved),))
     return _reject(state, answer, world)
+
+
+def _refuse(state: JobState, refused: tuple[Finding, ...]) -> Next:
+    first = refused[0]
+    more = f", and {len(refused) - 1} more" if len(refused) > 1 else ""
+    rules = " ".join(f"--accept {rule}" for rule in dict.fromkeys(finding.rule for finding in refused))
+    reason = f"the site's audit found an error where it would run: {first.subject}: {first.summary}{more}"
+    return _finish(state, "failed", reason, f"{first.advice}; or submit it again with {rules}".removeprefix("; or "))
 
 
 def fallback_nodes(state: JobState, world: World) -> tuple[str, ...]:

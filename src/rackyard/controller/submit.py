@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,20 @@ from rackyard.jobs.state import JobState, Moment
 from rackyard.launch import check_script
 
 
-def submit(store: Store, spec: Mapping[str, Any], workdir: Path, site_digest: str) -> str:
-    """Store the job and return its id. UsageError when its script or checkpoint folder can't be used."""
+def submit(
+    store: Store, spec: Mapping[str, Any], workdir: Path, site_digest: str, *, accept: Sequence[str] = ()
+) -> str:
+    """Store the job and return its id. `accept` names audit rules whose errors do not keep it from starting.
+
+    UsageError when its script or checkpoint folder can't be used.
+    """
     check(spec, workdir)
     _try_checkpoint_dir(spec, workdir)
     while True:
         # Four digits are for people; with hundreds of jobs of one name two of them do meet.
         job = f"{spec['name']}-{secrets.token_hex(2)}"
-        if store.create(ev.Submitted(job=job, spec=spec, workdir=str(workdir), site=site_digest)):
+        first = ev.Submitted(job=job, spec=spec, workdir=str(workdir), site=site_digest, accept=tuple(accept))
+        if store.create(first):
             return job
 
 

@@ -7,7 +7,7 @@ checked against a stored copy.
 
 from dataclasses import dataclass
 
-from rackyard.fabric.model import NodeKind
+from rackyard.fabric.model import Cpu, NodeKind, PciDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,44 @@ class NodeShape:
     nic_names: tuple[str, ...]
     nic_pci: tuple[str, ...]
     nic_gbps: int
-    cpus: tuple[tuple[int, str], ...]
-    """(NUMA node, its CPUs)."""
+    cpus: tuple[Cpu, ...]
+    pci: tuple[PciDevice, ...]
 
 
-_GRACE_CPUS = ((0, "0-71"), (1, "72-143"))  # [facts] topo -m dumps: GPU0,1 on node 0; GPU2,3 on node 1
-_XEON_CPUS = ((0, "0-55,112-167"), (1, "56-111,168-223"))  # [public] DGX H100: two 56-core Xeons
+# [facts] topo -m dumps: GPU0,1 on node 0; GPU2,3 on node 1
+_GRACE_CPUS = (Cpu(0, "0-71", "arm64"), Cpu(1, "72-143", "arm64"))
+# [public] DGX H100: two 56-core Xeons of family 6, model 143 (Sapphire Rapids)
+_XEON_CPUS = tuple(
+    Cpu(numa, cpus, "x86_64", "GenuineIntel", 6, 143) for numa, cpus in ((0, "0-55,112-167"), (1, "56-111,168-223"))
+)
+
+_GPU_CLASS, _HCA_CLASS, _BRIDGE_CLASS = "0x030200", "0x020700", "0x060400"
+_GEN4, _GEN5, _GEN6 = "16.0 GT/s PCIe", "32.0 GT/s PCIe", "64.0 GT/s PCIe"
+
+
+def _below_root(
+    pci: tuple[str, ...], numa: tuple[int, ...], kind: str, vendor: str, speed: str
+) -> tuple[PciDevice, ...]:
+    """Devices right below a root port each, x16."""
+    return tuple(
+        PciDevice(bdf, "", node, kind, vendor, link_speed=speed, link_width=16)
+        for bdf, node in zip(pci, numa, strict=True)
+    )
+
+
+def _below_connectx8(gpu: str, numa: int) -> tuple[PciDevice, ...]:
+    """A GB300 GPU below the PCI switches of its ConnectX-8, whose uplink shows one lane of Gen4. Buses 01, 04 and 06
+    are in the published dump [facts]; NCCL leaves out the ports above each, whose numbers are [assumed].
+    """
+    chain = (("00", _GEN4, 1), ("01", _GEN4, 1), ("03", _GEN6, 16), ("04", _GEN6, 16), ("05", _GEN6, 16))
+    found, above = [], ""
+    for bus, speed, width in chain:
+        bdf = f"{gpu[:5]}{bus}:00.0"
+        ids = ("", "") if bus == "00" else ("0x15b3", "0x197c")
+        found.append(PciDevice(bdf, above, numa, _BRIDGE_CLASS, *ids, link_speed=speed, link_width=width))
+        above = bdf
+    return (*found, PciDevice(gpu, above, numa, _GPU_CLASS, "0x10de", "0x31c2", link_speed=_GEN6, link_width=16))
+
 
 # Blackwell: 18 NVLink 5 links of 100 GB/s both ways [facts]; Hopper: 18 NVLink 4 links [public]
 _LINKS = 18
@@ -42,9 +74,17 @@ _HGX_NIC_PCI = tuple(f"0000:{bus}:00.0" for bus in ("18", "40", "4f", "5e", "9a"
 
 def _hgx(gpu: str, memory_gib: float) -> NodeShape:
     numa = (0, 0, 0, 0, 1, 1, 1, 1)
-    names, pci = _HGX_NICS, _HGX_NIC_PCI
-    return NodeShape("hgx", gpu, memory_gib, _LINKS, _HGX_GPU_PCI, numa, names, pci, 400, _XEON_CPUS)
+    names, nics = _HGX_NICS, _HGX_NIC_PCI
+    # [assumed] Gen5 x16 at root ports; the PCI switches that GPU and NIC share are left out
+    tree = _below_root(_HGX_GPU_PCI, numa, _GPU_CLASS, "0x10de", _GEN5)
+    tree += _below_root(nics, numa, _HCA_CLASS, "0x15b3", _GEN5)
+    return NodeShape("hgx", gpu, memory_gib, _LINKS, _HGX_GPU_PCI, numa, names, nics, 400, _XEON_CPUS, tree)
 
+
+_TRAY_NUMA = (0, 0, 1, 1)
+_GB200_GPU_PCI = ("0008:01:00.0", "0009:01:00.0", "0018:01:00.0", "0019:01:00.0")  # [assumed]
+_GB300_GPU_PCI = ("0008:06:00.0", "0009:06:00.0", "0018:06:00.0", "0019:06:00.0")  # [facts] §2, GB300 dump
+_TRAY_NIC_PCI = ("0000:03:00.0", "0002:03:00.0", "0010:03:00.0", "0012:03:00.0")  # [assumed]
 
 SHAPES: dict[str, NodeShape] = {
     "GB200": NodeShape(
@@ -52,24 +92,30 @@ SHAPES: dict[str, NodeShape] = {
         gpu="GB200",
         memory_gib=185.0,  # [facts] 189 471 MiB, MLPerf 5.1
         nvlinks=_LINKS,
-        gpu_pci=("0008:01:00.0", "0009:01:00.0", "0018:01:00.0", "0019:01:00.0"),  # [assumed]
-        gpu_numa=(0, 0, 1, 1),
+        gpu_pci=_GB200_GPU_PCI,
+        gpu_numa=_TRAY_NUMA,
         nic_names=("mlx5_0", "mlx5_1", "mlx5_4", "mlx5_5"),  # [facts] DGX GB200, rails 0-3
-        nic_pci=("0000:03:00.0", "0002:03:00.0", "0010:03:00.0", "0012:03:00.0"),  # [assumed]
+        nic_pci=_TRAY_NIC_PCI,
         nic_gbps=400,  # [facts] four ConnectX-7
         cpus=_GRACE_CPUS,
+        pci=_below_root(_GB200_GPU_PCI, _TRAY_NUMA, _GPU_CLASS, "0x10de", _GEN5)  # [assumed]
+        + _below_root(_TRAY_NIC_PCI, _TRAY_NUMA, _HCA_CLASS, "0x15b3", _GEN5),
     ),
     "GB300": NodeShape(
         kind="nvl72-tray",
         gpu="GB300",
         memory_gib=268.2,  # [facts] nominal 288 GB = 268.2 GiB
         nvlinks=_LINKS,
-        gpu_pci=("0008:06:00.0", "0009:06:00.0", "0018:06:00.0", "0019:06:00.0"),  # [facts] §2, GB300 dump
-        gpu_numa=(0, 0, 1, 1),
+        gpu_pci=_GB300_GPU_PCI,
+        gpu_numa=_TRAY_NUMA,
         nic_names=("mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"),  # [assumed] names differ by cloud
-        nic_pci=("0000:03:00.0", "0002:03:00.0", "0010:03:00.0", "0012:03:00.0"),  # [assumed]
+        nic_pci=_TRAY_NIC_PCI,
         nic_gbps=800,  # [facts] four ConnectX-8
         cpus=_GRACE_CPUS,
+        pci=tuple(
+            part for gpu, numa in zip(_GB300_GPU_PCI, _TRAY_NUMA, strict=True) for part in _below_connectx8(gpu, numa)
+        )
+        + _below_root(_TRAY_NIC_PCI, _TRAY_NUMA, _HCA_CLASS, "0x15b3", _GEN6),  # [assumed]
     ),
     "H100": _hgx("H100", 79.6),  # [public] 81 559 MiB in nvidia-smi
     "H200": _hgx("H200", 140.4),  # [public] 143 771 MiB in nvidia-smi

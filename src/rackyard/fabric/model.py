@@ -11,7 +11,12 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal, TypeVar
 
-NodeKind = Literal["nvl72-tray", "hgx"]
+NodeKind = Literal["nvl72-tray", "hgx", "unknown"]
+"""`unknown` is a machine whose GPUs nobody has looked at yet."""
+
+
+UNPLACED = "unplaced"
+"""The rack of nodes that nobody can place anywhere."""
 
 
 class Health(StrEnum):
@@ -49,7 +54,7 @@ class DomainKey:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU. `nvlinks` counts the links that are up; `memory_gib` is in GiB."""
+    """One GPU. `nvlinks` counts the links that are up, -1 when nobody said; `memory_gib` in GiB is 0 when not known."""
 
     index: int
     kind: str
@@ -63,7 +68,9 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """One NIC of the compute network. `name` is the HCA's; `gbps` its rate in Gb/s; `leaf` the switch it ends on."""
+    """One NIC of the compute network. `name` is the HCA's; `gbps` its rate in Gb/s; `leaf` the switch it ends on and
+    `leaf_port` the port there. Rail -1, rate 0 and empty texts are what nobody said.
+    """
 
     index: int
     name: str
@@ -73,19 +80,45 @@ class Nic:
     pci: str
     leaf: str
     health: Health = Health.HEALTHY
+    guid: str = ""
+    leaf_port: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """The CPUs of one NUMA node, as Linux lists them (`0-71`)."""
+    """The CPUs of one NUMA node, as Linux lists them (`0-71`). `arch` is x86_64 or arm64; `vendor`, `family`, `model`
+    as /proc/cpuinfo gives them on x86; empty and -1 are what nobody said.
+    """
 
     numa: int
     cpus: str
+    arch: str = ""
+    vendor: str = ""
+    family: int = -1
+    model: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PciDevice:
+    """One PCI function, root ports and both sides of switches included, as sysfs shows it. `parent` is the bridge
+    above, empty for a root port of NUMA node `numa`. Speed and width are what the link can do.
+    """
+
+    bdf: str
+    parent: str
+    numa: int
+    pci_class: str
+    vendor: str = ""
+    device: str = ""
+    subsystem_vendor: str = ""
+    subsystem_device: str = ""
+    link_speed: str = ""
+    link_width: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What a scheduler sees: a compute tray of an NVL72 rack, or an HGX server."""
+    """What a scheduler sees: a compute tray of an NVL72 rack, or an HGX server. Slot -1 is what nobody said."""
 
     name: str
     kind: NodeKind
@@ -98,6 +131,12 @@ class Node:
     health: Health = Health.HEALTHY
     cordoned: str = ""
     """Why no new work may come here; empty when it may."""
+    tray: int = -1
+    """Index among the compute trays of the chassis, -1 when nobody said. `slot` counts every tray."""
+    chassis: str = ""
+    """Serial number of the rack's chassis."""
+    pci: tuple[PciDevice, ...] = ()
+    """The PCI tree, parents before children; empty when nobody said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,30 +151,55 @@ class SwitchTray:
 
 
 @dataclass(frozen=True, slots=True)
+class NvCable:
+    """One NVLink from a GPU of a compute tray to a port of an NVSwitch ASIC. `plane` is the ASIC's number in the
+    domain, -1 when nobody said; `up` is whether both ends see the link.
+    """
+
+    node: str
+    gpu: int
+    port: int
+    switch_tray: str
+    asic: int
+    switch_port: int
+    plane: int
+    up: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Rack:
-    """A rack. `domain` is the NVLink domain its switch trays form; None where it has none."""
+    """A rack. `domain` is the NVLink domain its switch trays form; None where it has none. `nvlinks` is the map from
+    compute tray to switch tray, empty where no fabric manager was asked.
+    """
 
     name: str
     domain: DomainKey | None = None
     switch_trays: tuple[SwitchTray, ...] = ()
     nvlink: Health = Health.HEALTHY
+    nvlinks: tuple[NvCable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf switch of the compute network: one rail of one rack; `uplinks` counts its links to spines."""
+    """A leaf switch of the compute network: one rail of one rack; `uplinks` counts its links to spines, and `spines`
+    names those it reaches, each once. Rail -1 is a leaf that serves several rails.
+    """
 
     name: str
     rail: int
     rack: str
     uplinks: int
+    spines: tuple[str, ...] = ()
+    guid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Spine:
-    """A spine switch of the compute network."""
+    """A spine switch of the compute network, or a switch above the spines. `above` are the switches it links up to."""
 
     name: str
+    guid: str = ""
+    above: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ import hashlib
 from rackyard.errors import UsageError
 from rackyard.fabric import kinds
 from rackyard.fabric.model import (
-    Cpu,
     DomainKey,
     Gpu,
     Leaf,
@@ -55,13 +54,14 @@ def simulate(
             rack_list.append(Rack(rack_name))
         node_name = f"hgx-{number + 1:02d}"
         nodes.append(_node(node_name, rack_name, slot, node_domain(node_name), server))
+    spines = tuple(f"spine-{number}" for number in range(1, kinds.SPINES + 1))
     return Site(
         name=name,
         simulated=True,
         racks=tuple(rack_list),
         nodes=tuple(nodes),
-        leaves=leaves_of(nodes, kinds.LEAF_UPLINKS),
-        spines=tuple(Spine(f"spine-{number}") for number in range(1, kinds.SPINES + 1)),
+        leaves=leaves_of(nodes, kinds.LEAF_UPLINKS, spines),
+        spines=tuple(Spine(spine) for spine in spines),
         provenance=Provenance("simulate", simulated=True),
     )
 
@@ -86,13 +86,13 @@ def leaf_name(rail: int, rack: str) -> str:
     return f"leaf-{rail}-{rack}"
 
 
-def leaves_of(nodes: list[Node], uplinks: int) -> tuple[Leaf, ...]:
-    """The leaves that the nodes' NICs end on, in the order of the first NIC on each."""
+def leaves_of(nodes: list[Node], uplinks: int, spines: tuple[str, ...] = ()) -> tuple[Leaf, ...]:
+    """The leaves that the nodes' NICs end on, in the order of the first NIC on each, all linked to the same spines."""
     found: dict[str, Leaf] = {}
     for node in nodes:
         for nic in node.nics:
             if nic.leaf and nic.leaf not in found:
-                found[nic.leaf] = Leaf(nic.leaf, nic.rail, node.rack, uplinks)
+                found[nic.leaf] = Leaf(nic.leaf, nic.rail, node.rack, uplinks, spines)
     return tuple(found.values())
 
 
@@ -114,8 +114,8 @@ def nics_of(shape: kinds.NodeShape, rack: str) -> tuple[Nic, ...]:
 
 def _node(name: str, rack: str, slot: int, domain: DomainKey, shape: kinds.NodeShape) -> Node:
     uuids = tuple(gpu_uuid(name, index) for index in range(len(shape.gpu_pci)))
-    cpus = tuple(Cpu(numa, text) for numa, text in shape.cpus)
-    return Node(name, shape.kind, rack, slot, domain, gpus_of(shape, uuids), nics_of(shape, rack), cpus)
+    gpus, nics = gpus_of(shape, uuids), nics_of(shape, rack)
+    return Node(name, shape.kind, rack, slot, domain, gpus, nics, shape.cpus, pci=shape.pci)
 
 
 def _nvl72_rack(name: str) -> Rack:

@@ -1,14 +1,20 @@
 """A site to YAML: whatever has its usual value is left out."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from rackyard.errors import UsageError
-from rackyard.fabric import kinds
-from rackyard.fabric.model import Health, Node, Rack, Site
-from rackyard.fabric.simulate import leaf_name, leaves_of, node_domain, simulate
+from rackyard.fabric.model import Cpu, Gpu, Health, Leaf, Nic, Node, PciDevice, Rack, Site, Spine
+from rackyard.fabric.simulate import leaf_name, node_domain, simulate
+from rackyard.fabric.yamlcables import dump_cables
 from rackyard.fabric.yamlread import flow, flow_list, scalar
-from rackyard.fabric.yamlshape import Shape, builtin, default_domain, default_switch_trays, default_uuid
+from rackyard.fabric.yamlshape import (
+    Shape,
+    builtin,
+    default_domain,
+    default_leaves,
+    default_switch_trays,
+    default_uuid,
+)
 
 
 def dump(site: Site, *, full: bool = False) -> str:
@@ -17,9 +23,9 @@ def dump(site: Site, *, full: bool = False) -> str:
         short = _short(site)
         if short is not None:
             return short
-    shapes = builtin()
+    known = {shape: name for name, shape in builtin().items()}
     own: dict[str, Shape] = {}
-    names = [_shape_name(node, shapes, own) for node in site.nodes]
+    names = [_shape_name(node, known, own) for node in site.nodes]
     racks = {rack.name: rack for rack in site.racks}
     lines = [f"name: {scalar(site.name)}", f"simulated: {scalar(site.simulated)}", f"provenance: {_provenance(site)}"]
     lines += _block("shapes", ((name, _shape(shape)) for name, shape in own.items()))
@@ -31,14 +37,10 @@ def dump(site: Site, *, full: bool = False) -> str:
             for node, name in zip(site.nodes, names, strict=True)
         ),
     )
-    if site.leaves != leaves_of(list(site.nodes), kinds.LEAF_UPLINKS if site.simulated else 0):
-        leaves = (
-            (leaf.name, flow({"rail": str(leaf.rail), "rack": scalar(leaf.rack), "uplinks": str(leaf.uplinks)}))
-            for leaf in site.leaves
-        )
+    if site.leaves != default_leaves(site.nodes, site.spines, site.simulated):
+        leaves = ((leaf.name, _leaf(leaf)) for leaf in site.leaves)
         lines += _block("leaves", leaves) if site.leaves else ["leaves: {}"]
-    if site.spines:
-        lines.append(f"spines: {flow_list(scalar(spine.name) for spine in site.spines)}")
+    lines += _spines(site.spines)
     return "\n".join(lines) + "\n"
 
 
@@ -75,19 +77,19 @@ def _provenance(site: Site) -> str:
 
 
 def _bare(node: Node) -> Shape:
-    gpus = tuple(replace(gpu, uuid="", health=Health.HEALTHY) for gpu in node.gpus)
-    nics = tuple(replace(nic, leaf="", health=Health.HEALTHY) for nic in node.nics)
-    return Shape(node.kind, gpus, nics, node.cpus)
+    gpus = tuple(Gpu(gpu.index, gpu.kind, "", gpu.pci, gpu.numa, gpu.nvlinks, gpu.memory_gib) for gpu in node.gpus)
+    nics = tuple(Nic(nic.index, nic.name, nic.rail, nic.gbps, nic.numa, nic.pci, "") for nic in node.nics)
+    return Shape(node.kind, gpus, nics, node.cpus, node.pci)
 
 
-def _shape_name(node: Node, shapes: dict[str, Shape], own: dict[str, Shape]) -> str:
+def _shape_name(node: Node, known: dict[Shape, str], own: dict[str, Shape]) -> str:
     """The name of the node's shape; a new one is added to both tables."""
     bare = _bare(node)
-    for name, shape in shapes.items():
-        if shape == bare:
-            return name
-    name = f"shape-{len(own) + 1}"
-    own[name] = shapes[name] = bare
+    name = known.get(bare)
+    if name is None:
+        name = f"shape-{len(own) + 1}"
+        own[name] = bare
+        known[bare] = name
     return name
 
 
@@ -106,9 +108,30 @@ def _shape(shape: Shape) -> str:
         )
         for nic in shape.nics
     )
-    cpus = (flow({"numa": str(cpu.numa), "cpus": scalar(cpu.cpus)}) for cpu in shape.cpus)
-    parts = {"kind": shape.kind, "cpus": flow_list(cpus), "gpus": flow_list(gpus), "nics": flow_list(nics)}
-    return "\n" + "\n".join(f"    {key}: {text}" for key, text in parts.items())
+    cpus = flow_list(_cpu(cpu) for cpu in shape.cpus)
+    parts = {"kind": shape.kind, "cpus": cpus, "gpus": flow_list(gpus), "nics": flow_list(nics)}
+    lines = [f"    {key}: {text}" for key, text in parts.items()]
+    if shape.pci:
+        lines += ["    pci:", *(f"    - {_pci(device)}" for device in shape.pci)]
+    return "\n" + "\n".join(lines)
+
+
+def _cpu(cpu: Cpu) -> str:
+    entries = {"numa": str(cpu.numa), "cpus": scalar(cpu.cpus)}
+    entries |= {key: scalar(text) for key, text in (("arch", cpu.arch), ("vendor", cpu.vendor)) if text}
+    entries |= {key: str(number) for key, number in (("family", cpu.family), ("model", cpu.model)) if number != -1}
+    return flow(entries)
+
+
+def _pci(device: PciDevice) -> str:
+    entries = {"bdf": scalar(device.bdf), "class": scalar(device.pci_class)}
+    entries |= {"parent": scalar(device.parent)} if device.parent else {}
+    entries |= {"numa": str(device.numa)} if device.numa != -1 else {}
+    for key in ("vendor", "device", "subsystem_vendor", "subsystem_device"):
+        entries |= {key: scalar(getattr(device, key))} if getattr(device, key) else {}
+    entries |= {"speed": scalar(device.link_speed)} if device.link_speed else {}
+    entries |= {"width": str(device.link_width)} if device.link_width else {}
+    return flow(entries)
 
 
 def _rack(rack: Rack, simulated: bool) -> str:
@@ -117,7 +140,11 @@ def _rack(rack: Rack, simulated: bool) -> str:
         entries["domain"] = "none" if rack.domain is None else scalar(str(rack.domain))
     if rack.nvlink is not Health.HEALTHY:
         entries["nvlink"] = rack.nvlink.value
-    return flow(entries)
+    if not rack.nvlinks:
+        return flow(entries)
+    lines = [f"    {key}: {text}" for key, text in entries.items()]
+    lines += ["    nvlinks:", *(f"    - {line}" for line in dump_cables(rack.nvlinks))]
+    return "\n" + "\n".join(lines)
 
 
 def _switch_trays(rack: Rack) -> str:
@@ -142,6 +169,12 @@ def _node(node: Node, shape: str, rack: Rack, simulated: bool) -> str:
         entries["uuids"] = flow_list(scalar(gpu.uuid) for gpu in node.gpus)
     if any(nic.leaf != leaf_name(nic.rail, node.rack) for nic in node.nics):
         entries["leaves"] = flow_list(scalar(nic.leaf) for nic in node.nics)
+    for key, texts in (
+        ("guids", [nic.guid for nic in node.nics]),
+        ("leaf_ports", [nic.leaf_port for nic in node.nics]),
+    ):
+        if any(texts):
+            entries[key] = flow_list(scalar(text) for text in texts)
     for key, healths in (
         ("gpu_health", [gpu.health for gpu in node.gpus]),
         ("nic_health", [nic.health for nic in node.nics]),
@@ -153,4 +186,27 @@ def _node(node: Node, shape: str, rack: Rack, simulated: bool) -> str:
         entries["health"] = node.health.value
     if node.cordoned:
         entries["cordoned"] = scalar(node.cordoned)
+    if node.tray != -1:
+        entries["tray"] = str(node.tray)
+    if node.chassis:
+        entries["chassis"] = scalar(node.chassis)
     return flow(entries)
+
+
+def _leaf(leaf: Leaf) -> str:
+    entries = {"rail": str(leaf.rail), "rack": scalar(leaf.rack), "uplinks": str(leaf.uplinks)}
+    entries |= {"spines": flow_list(scalar(spine) for spine in leaf.spines)} if leaf.spines else {}
+    entries |= {"guid": scalar(leaf.guid)} if leaf.guid else {}
+    return flow(entries)
+
+
+def _spines(spines: tuple[Spine, ...]) -> list[str]:
+    if not any(spine.guid or spine.above for spine in spines):
+        return [f"spines: {flow_list(scalar(spine.name) for spine in spines)}"] if spines else []
+    lines = ["spines:"]
+    for spine in spines:
+        entries = {"name": scalar(spine.name)}
+        entries |= {"guid": scalar(spine.guid)} if spine.guid else {}
+        entries |= {"above": flow_list(scalar(name) for name in spine.above)} if spine.above else {}
+        lines.append(f"- {flow(entries)}")
+    return lines

@@ -9,8 +9,9 @@
       r01-t01: {shape: GB300, rack: r01, slot: 1}
       r01-t02: {shape: GB300, rack: r01, slot: 2, cordoned: "fan", gpu_health: {2: down}}
 
-What is left out takes the usual value: a node has the shape of its GPU kind, its rack's NVLink domain (or its own), the
-leaf `leaf-<rail>-<rack>` on every rail, and is healthy, for whoever writes the file says so.
+What is left out takes the usual value: a node has the shape of its GPU kind, its rack's NVLink domain (or its own),
+the leaf `leaf-<rail>-<rack>` on every rail, and is healthy, for whoever writes the file says so. `yamlcables` has the
+form of the NVLink map of a rack.
 """
 
 from rackyard.errors import RackyardError
@@ -26,20 +27,34 @@ from rackyard.fabric.model import (
     Spine,
     SwitchTray,
 )
-from rackyard.fabric.simulate import leaves_of, node_domain, simulate
+from rackyard.fabric.simulate import node_domain, simulate
+from rackyard.fabric.yamlcables import load_cables
 from rackyard.fabric.yamldump import dump
 from rackyard.fabric.yamlread import Value, read
-from rackyard.fabric.yamlshape import Shape, builtin, default_domain, default_switch_trays, dress, load_shape
+from rackyard.fabric.yamlshape import (
+    Shape,
+    builtin,
+    default_domain,
+    default_leaves,
+    default_switch_trays,
+    dress,
+    integer,
+    load_shape,
+    text,
+)
 
 __all__ = ["dump", "load"]
 
 _TOP = ("simulated", "provenance", "shapes", "racks", "nodes", "leaves", "spines")
-_NODE = ("domain", "uuids", "leaves", "gpu_health", "nic_health", "health", "cordoned")
+_NODE = (
+    *("domain", "uuids", "leaves", "guids", "leaf_ports"),
+    *("gpu_health", "nic_health", "health", "cordoned", "tray", "chassis"),
+)
 
 
-def load(text: str, file: str = "<site>") -> Site:
-    """The site that `text` describes; `file` names it in complaints. SpecError with line and column."""
-    top = read(text, file)
+def load(document: str, file: str = "<site>") -> Site:
+    """The site that `document` describes; `file` names it in complaints. SpecError with line and column."""
+    top = read(document, file)
     if "simulate" in top.entries():
         return _simulated(top)
     found = top.fields(("name",), _TOP)
@@ -49,10 +64,11 @@ def load(text: str, file: str = "<site>") -> Site:
         shapes |= {name: load_shape(value) for name, value in found["shapes"].entries().items()}
     racks = {name: _rack(name, value, simulated) for name, value in _entries(found, "racks").items()}
     nodes = tuple(_node(name, value, racks, shapes, simulated) for name, value in _entries(found, "nodes").items())
+    spines = tuple(_spine(value) for value in found["spines"].items()) if "spines" in found else ()
     leaves = (
         tuple(_leaf(name, value) for name, value in found["leaves"].entries().items())
         if "leaves" in found
-        else leaves_of(list(nodes), kinds.LEAF_UPLINKS if simulated else 0)
+        else default_leaves(nodes, spines, simulated)
     )
     return Site(
         name=found["name"].text(),
@@ -60,7 +76,7 @@ def load(text: str, file: str = "<site>") -> Site:
         racks=tuple(racks.values()),
         nodes=nodes,
         leaves=leaves,
-        spines=tuple(Spine(value.text()) for value in found["spines"].items()) if "spines" in found else (),
+        spines=spines,
         provenance=_provenance(found["provenance"])
         if "provenance" in found
         else Provenance("yaml", file, top.line, simulated),
@@ -83,10 +99,13 @@ def _entries(found: dict[str, Value], key: str) -> dict[str, Value]:
 
 
 def _rack(name: str, value: Value, simulated: bool) -> Rack:
-    found = value.fields((), ("domain", "switch_trays", "nvlink"))
+    found = value.fields((), ("domain", "switch_trays", "nvlink", "nvlinks"))
     trays = _switch_trays(name, found["switch_trays"]) if "switch_trays" in found else ()
     domain = _domain(found["domain"]) if "domain" in found else default_domain(name, bool(trays), simulated)
-    return Rack(name, domain, trays, _health(found, "nvlink"))
+    nvlinks = (
+        tuple(cable for part in found["nvlinks"].items() for cable in load_cables(part)) if "nvlinks" in found else ()
+    )
+    return Rack(name, domain, trays, _health(found, "nvlink"), nvlinks)
 
 
 def _switch_trays(rack: str, value: Value) -> tuple[SwitchTray, ...]:
@@ -95,9 +114,10 @@ def _switch_trays(rack: str, value: Value) -> tuple[SwitchTray, ...]:
     trays = []
     for part in value.items():
         found = part.fields(("name", "slot"), ("rack", "asics", "health"))
-        asics = found["asics"].integer() if "asics" in found else kinds.ASICS_PER_SWITCH_TRAY
+        asics = integer(found, "asics", kinds.ASICS_PER_SWITCH_TRAY)
         where = found["rack"].text() if "rack" in found else rack
-        trays.append(SwitchTray(found["name"].text(), where, found["slot"].integer(), asics, _health(found, "health")))
+        slot = found["slot"].integer(-1)
+        trays.append(SwitchTray(found["name"].text(), where, slot, asics, _health(found, "health")))
     return tuple(trays)
 
 
@@ -111,27 +131,39 @@ def _node(name: str, value: Value, racks: dict[str, Rack], shapes: dict[str, Sha
         name=name,
         kind=shape.kind,
         rack=rack.name,
-        slot=found["slot"].integer(),
+        slot=found["slot"].integer(-1),
         domain=node_domain(name) if domain is None else domain,
         gpus=gpus,
         nics=nics,
         cpus=shape.cpus,
         health=_health(found, "health"),
-        cordoned=found["cordoned"].text() if "cordoned" in found else "",
+        cordoned=text(found, "cordoned"),
+        tray=integer(found, "tray", -1),
+        chassis=text(found, "chassis"),
+        pci=shape.pci,
     )
 
 
 def _leaf(name: str, value: Value) -> Leaf:
-    found = value.fields(("rail", "rack"), ("uplinks",))
-    uplinks = found["uplinks"].integer() if "uplinks" in found else 0
-    return Leaf(name, found["rail"].integer(), found["rack"].text(), uplinks)
+    found = value.fields(("rail", "rack"), ("uplinks", "spines", "guid"))
+    spines = tuple(part.text() for part in found["spines"].items()) if "spines" in found else ()
+    uplinks = integer(found, "uplinks", 0)
+    return Leaf(name, found["rail"].integer(-1), found["rack"].text(), uplinks, spines, text(found, "guid"))
+
+
+def _spine(value: Value) -> Spine:
+    if value.is_scalar:
+        return Spine(value.text())
+    found = value.fields(("name",), ("guid", "above"))
+    above = tuple(part.text() for part in found["above"].items()) if "above" in found else ()
+    return Spine(found["name"].text(), text(found, "guid"), above)
 
 
 def _provenance(value: Value) -> Provenance:
     found = value.fields(("reader",), ("file", "line", "simulated"))
     return Provenance(
         found["reader"].text(),
-        found["file"].text() if "file" in found else "",
+        text(found, "file"),
         found["line"].integer(1) if "line" in found else None,
         found["simulated"].flag() if "simulated" in found else False,
     )

@@ -34,9 +34,19 @@ class Value:
         return int(self._node.start_mark.line) + 1
 
     @property
+    def column(self) -> int:
+        """The column at which the value starts, from 1."""
+        return int(self._node.start_mark.column) + 1
+
+    @property
     def is_scalar(self) -> bool:
         """Whether it is a single value."""
         return str(self._node.id) == "scalar"
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it is a list."""
+        return str(self._node.id) == "sequence"
 
     def entries(self) -> dict[str, "Value"]:
         """The keys and values of a mapping, in file order; a key that is there twice is an error."""
@@ -67,6 +77,15 @@ class Value:
         """The parts of a list."""
         parts = self._children("sequence")
         return [Value(part, self.file, f"{self.path}[{at}]") for at, part in enumerate(parts)]
+
+    def plain(self) -> object:
+        """The value as dicts, lists and texts; null and a key with nothing after it are None."""
+        if not self.is_scalar:
+            if self.is_list:
+                return [part.plain() for part in self.items()]
+            return {name: value.plain() for name, value in self.entries().items()}
+        empty = self._node.value in ("", "~", "null") and self._node.style is None
+        return None if empty else str(self._node.value)
 
     def text(self) -> str:
         """Any single value as it was written."""
@@ -125,13 +144,15 @@ class Value:
         return f" in {self.path}" if self.path else ""
 
 
-def read(text: str, file: str) -> Value:
-    """The document as a value. SpecError for what is not one YAML document."""
+def read(text: str, file: str, what: str = "site file", example: str = "simulate: {racks: 2}") -> Value:
+    """The document as a value; `what` it is and an `example` are for complaints. SpecError for what is not one
+    document.
+    """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     if len(text) > MAX_CHARS:
-        raise SpecError("the site file is too large", where=Where(file), fix=f"at most {MAX_CHARS // 2**20} MiB")
+        raise SpecError(f"the {what} is too large", where=Where(file), fix=f"at most {MAX_CHARS // 2**20} MiB")
     try:
         node = YAML(typ="safe", pure=True).compose(text)
     except MarkedYAMLError as error:
@@ -143,7 +164,7 @@ def read(text: str, file: str) -> Value:
         why = f"the YAML parser failed: {type(error).__name__}"
         raise SpecError("not valid YAML", where=Where(file), why=why) from None
     if node is None:
-        raise SpecError("the site file is empty", where=Where(file, 1, 1), fix="write `simulate: {racks: 2}`")
+        raise SpecError(f"the {what} is empty", where=Where(file, 1, 1), fix=f"write `{example}`")
     return Value(node, file, "")
 
 

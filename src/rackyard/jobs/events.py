@@ -23,6 +23,8 @@ class Submitted:
     workdir: str
     site: str
     """Digest of the site it was submitted against."""
+    accept: tuple[str, ...] = ()
+    """Rules of the site's audit whose errors do not keep it from starting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,6 +128,8 @@ class JobState:
     damaged: tuple[seen.CheckpointDamaged, ...] = ()
     faults_requested: tuple[ev.FaultRequested, ...] = ()
     faults_injected: tuple[ev.FaultInjected, ...] = ()
+    accept: tuple[str, ...] = ()
+    """Rules of the site's audit whose errors do not keep it from starting."""
     cancel: bool = False
     finished: ev.Finished | None = None
     ended: Moment | None = None
@@ -155,7 +157,7 @@ def apply(record: Record, state: JobState | None) -> JobState:
         if not isinstance(record.event, ev.Submitted):
             raise ValueError(f"{record.stream}: the first event is {type(record.event).__name__}, not Submitted")
         first = record.event
-        return JobState(first.job, first.spec, first.workdir, _moment(record), seq=record.seq)
+        return JobState(first.job, first.spec, first.workdir, _moment(record), accept=first.accept, seq=record.seq)
     return replace(_apply(record, state), seq=record.seq)
 
 

@@ -1,0 +1,183 @@
+"""Facts of any number of captures become one Site; what they contradict one another in is reported."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from rackyard.fabric.discover import cabling as cables
+from rackyard.fabric.discover import gpus, nics
+from rackyard.fabric.discover.cabling import Cabling
+from rackyard.fabric.discover.names import HostNames, natural
+from rackyard.fabric.discover.nodes import Parts, disputed_domain, domain_of, node_of
+from rackyard.fabric.discover.nvswitch import NvMap, nvlink_map
+from rackyard.fabric.discover.racks import racks_of
+from rackyard.fabric.discover.rails import Rails, rails
+from rackyard.fabric.discover.records import merge as merge_records
+from rackyard.fabric.discover.tiers import link_to, switches_of
+from rackyard.fabric.facts import CpuFact, Facts, GpuFact, HostFact, NicFact, PciFact
+from rackyard.fabric.model import DomainKey, Health, Leaf, Node, Provenance, Rack, Site, Spine
+from rackyard.findings import Finding
+
+F = TypeVar("F", HostFact, CpuFact, GpuFact, NicFact, PciFact)
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """A site as it was found. `facts` are all that was read, under the site's names; `findings` are contradictions and
+    what readers complained of.
+    """
+
+    site: Site
+    facts: Facts
+    cabling: Cabling
+    rails: Rails
+    findings: tuple[Finding, ...]
+
+
+def merge(facts: Facts, name: str = "site", *, simulated: bool = False) -> Discovered:
+    """One site from everything that was read. The order of captures does not matter, but for which spelling of a host's
+    name is kept and which of two equally trusted contradicting sources is used.
+    """
+    findings = list(facts.findings)
+    names = HostNames()
+    names.learn(fact.node for part in (facts.hosts, facts.gpus, facts.nics, facts.cpus, facts.pci) for fact in part)
+    wires = cables.cabling(facts.cables, facts.nics, facts.switches, names)
+    hosts = {
+        node: merge_records(records, f"node {node}", findings) for node, records in _by_node(facts.hosts, names).items()
+    }
+    gpu_facts = {node: gpus.merged_gpus(node, own, findings) for node, own in _by_node(facts.gpus, names).items()}
+    nic_facts = {node: nics.merged_nics(node, own, findings) for node, own in _by_node(facts.nics, names).items()}
+    owners = {nic.guid: (node, nic.name) for node, own in nic_facts.items() for nic in own if nic.guid}
+    lanes = rails(wires, owners)
+    types = nics.compute_types(nic for own in nic_facts.values() for nic in own)
+    cpu_facts, pci_facts = _by_node(facts.cpus, names), _by_node(facts.pci, names)
+    everybody = dict.fromkeys([*hosts, *gpu_facts, *nic_facts, *cpu_facts, *pci_facts, *lanes.hosts])
+    parts = {
+        node: Parts(
+            node,
+            hosts.get(node),
+            tuple(gpu_facts.get(node, ())),
+            link_to(
+                hosts.get(node),
+                nics.nics_of(node, nic_facts.get(node, ()), lanes.hosts.get(node, ()), lanes, types),
+            ),
+            tuple(cpu_facts.get(node, ())),
+            tuple(pci_facts.get(node, ())),
+        )
+        for node in everybody
+        if node not in lanes.others or node in gpu_facts
+    }
+    findings += [found for part in parts.values() if (found := disputed_domain(part)) is not None]
+    site = _site(name, parts, facts, _Network(wires, lanes), simulated)
+    return Discovered(site, _renamed(facts, names), wires, lanes, tuple(findings))
+
+
+def _renamed(facts: Facts, names: HostNames) -> Facts:
+    """The facts, with every host under the one name that the site has for it."""
+    if not names.differ:
+        return facts
+    return Facts(
+        [_named(fact, names) for fact in facts.hosts],
+        [_named(fact, names) for fact in facts.cpus],
+        [_named(fact, names) for fact in facts.gpus],
+        [_named(fact, names) for fact in facts.nics],
+        [_named(fact, names) for fact in facts.pci],
+        facts.switches,
+        facts.cables,
+        facts.nvports,
+        facts.findings,
+    )
+
+
+def _named(fact: F, names: HostNames) -> F:
+    name = names(fact.node)
+    return fact if name == fact.node else replace(fact, node=name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Network:
+    wires: Cabling
+    rails: Rails
+
+
+def _site(name: str, parts: Mapping[str, Parts], facts: Facts, network: _Network, simulated: bool) -> Site:
+    nodes = tuple(
+        node_of(parts[node], rack, domain_of(parts[node]))
+        for node, rack in racks_of(parts, network.wires, network.rails).items()
+    )
+    in_rack: dict[str, list[Node]] = defaultdict(list)
+    for node in nodes:
+        in_rack[node.rack].append(node)
+    chassis = {node.chassis: node.rack for node in nodes if node.chassis}
+    trays = {(node.chassis, node.tray): node.name for node in nodes if node.chassis and node.tray >= 0}
+    nvmap = nvlink_map(facts.nvports, chassis, trays)
+    for rack in nvmap.trays:
+        in_rack.setdefault(rack, [])
+    rack_of = {node.name: node.rack for node in nodes}
+    hosts = [part.host for part in parts.values() if part.host is not None]
+    leaves, spines = switches_of(hosts, rack_of, set(network.wires.tiers))
+    return Site(
+        name=name,
+        simulated=simulated,
+        racks=tuple(_rack(rack, in_rack[rack], nvmap) for rack in sorted(in_rack, key=natural)),
+        nodes=nodes,
+        leaves=(*_leaves(nodes, network), *leaves),
+        spines=(*_spines(network.wires), *spines),
+        provenance=Provenance("discover", simulated=simulated),
+    )
+
+
+def _rack(name: str, nodes: Sequence[Node], nvmap: NvMap) -> Rack:
+    shared = Counter(node.domain for node in nodes if not node.domain.cluster_uuid.startswith("node:"))
+    domain: DomainKey | None = min(shared, key=lambda key: (-shared[key], key), default=None)
+    healths = {gpu.health for node in nodes for gpu in node.gpus}
+    if domain is None or not healths - {Health.UNKNOWN}:
+        nvlink = Health.UNKNOWN if domain is not None else Health.HEALTHY
+    else:
+        # A GPU that is down is that GPU's; the rack's NVLink is in doubt only when no GPU of it is well.
+        nvlink = Health.HEALTHY if Health.HEALTHY in healths else Health.DEGRADED
+    return Rack(name, domain, nvmap.trays.get(name, ()), nvlink, nvmap.cables.get(name, ()))
+
+
+def _leaves(nodes: Sequence[Node], network: _Network) -> tuple[Leaf, ...]:
+    on_leaf: dict[str, Counter[str]] = defaultdict(Counter)
+    for node in nodes:
+        for nic in node.nics:
+            if nic.leaf:
+                on_leaf[nic.leaf][node.rack] += 1
+    wires = network.wires
+    found = []
+    for leaf in wires.leaves():
+        switch = wires.switches.get(leaf)
+        uplinks = wires.uplinks.get(leaf, ())
+        spines = tuple(sorted({uplink.spine for uplink in uplinks}, key=natural))
+        rack = on_leaf[leaf].most_common(1)[0][0] if on_leaf[leaf] else ""
+        guid = (switch.guid if switch else None) or ""
+        found.append(Leaf(leaf, network.rails.leaf.get(leaf, -1), rack, len(uplinks), spines, guid))
+    rack_order = {node.rack: place for place, node in enumerate(nodes)}
+    return tuple(sorted(found, key=lambda leaf: (rack_order.get(leaf.rack, -1), leaf.rail, natural(leaf.name))))
+
+
+def _spines(wires: Cabling) -> tuple[Spine, ...]:
+    above = sorted((tier, natural(name), name) for name, tier in wires.tiers.items() if tier > 0)
+    found = []
+    for _, _, name in above:
+        switch = wires.switches.get(name)
+        uplinks = {uplink.spine for uplink in wires.uplinks.get(name, ())}
+        guid = (switch.guid if switch else None) or ""
+        found.append(Spine(name, guid, tuple(sorted(uplinks, key=natural))))
+    return tuple(found)
+
+
+def _by_node(facts: Iterable[F], names: HostNames) -> dict[str, list[F]]:
+    found: dict[str, list[F]] = {}
+    for fact in facts:
+        node = names(fact.node)
+        if node in found:
+            found[node].append(fact)
+        else:
+            found[node] = [fact]
+    return found

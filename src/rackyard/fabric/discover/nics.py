@@ -1,0 +1,90 @@
+"""The compute NICs of a node: what the host says of its HCAs, joined with the leaf port that each one ends on."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from rackyard.fabric.discover.cabling import HostPort
+from rackyard.fabric.discover.names import natural
+from rackyard.fabric.discover.rails import Rails
+from rackyard.fabric.discover.records import merge
+from rackyard.fabric.facts import NicFact
+from rackyard.fabric.model import Health, Nic
+from rackyard.findings import Finding
+
+
+def merged_nics(node: str, records: Sequence[NicFact], findings: list[Finding]) -> list[NicFact]:
+    """One record for each HCA port of a node. LLDP knows interfaces only, so an interface's record joins its HCA's."""
+    device_of = {record.netdev: record.name for record in records if record.netdev and record.netdev != record.name}
+    groups: dict[tuple[str, int], list[NicFact]] = defaultdict(list)
+    for record in records:
+        groups[device_of.get(record.name, record.name), record.port].append(record)
+    return [
+        merge(group, f"node {node}, NIC {name}", findings, also=("name", "netdev"))
+        for (name, _), group in groups.items()
+    ]
+
+
+def compute_types(nics: Iterable[NicFact]) -> frozenset[str]:
+    """The HCA types of the compute network: of each set of machines with the same HCA types, the fastest type."""
+    best: dict[str, float] = defaultdict(float)
+    by_node: dict[str, set[str]] = defaultdict(set)
+    for nic in nics:
+        if nic.hca_type:
+            best[nic.hca_type] = max(best[nic.hca_type], nic.gbps or 0)
+            by_node[nic.node].add(nic.hca_type)
+    kinds = Counter(frozenset(types) for types in by_node.values())
+    return frozenset(max(types, key=lambda name: (best[name], name)) for types in kinds)
+
+
+def nics_of(
+    node: str, facts: Sequence[NicFact], ports: Sequence[HostPort], rails: Rails, types: frozenset[str]
+) -> tuple[Nic, ...]:
+    """The NICs of the compute network: HCAs of the compute types, and whatever ends on a leaf."""
+    by_guid = {port.guid: port for port in ports if port.guid}
+    by_name = {port.device: port for port in ports}
+    found: dict[str, tuple[NicFact | None, HostPort | None]] = {}
+    used: set[int] = set()
+    for fact in facts:
+        port = by_guid.get(fact.guid or "-") or by_name.get(fact.name) or by_name.get(fact.netdev or "-")
+        if port is not None:
+            used.add(id(port))
+        elif (fact.hca_type and types and fact.hca_type not in types) or fact.leaf:
+            continue
+        found[fact.name] = (fact, port)
+    for port in ports:
+        if id(port) not in used:
+            found.setdefault(port.device, (None, port))
+    ordered = sorted(found, key=lambda name: (_meant(node, name, found[name][1], rails), natural(name)))
+    return tuple(_nic(node, place, *found[name], rails) for place, name in enumerate(ordered))
+
+
+def _nic(node: str, place: int, fact: NicFact | None, port: HostPort | None, rails: Rails) -> Nic:
+    rail, leaf = -1, ""
+    if port is not None:
+        leaf = port.leaf
+        rail = rails.leaf.get(leaf, -1)
+        rail = rails.meant.get((node, port.device), -1) if rail < 0 else rail
+    rate = (fact.gbps if fact else None) or (port.gbps if port else None) or 0
+    return Nic(
+        index=place,
+        name=fact.name if fact else port.device if port else "",
+        rail=rail,
+        gbps=int(rate),
+        numa=-1 if fact is None or fact.numa is None else fact.numa,
+        pci=(fact.pci if fact else None) or "",
+        leaf=leaf,
+        health=_health(fact, port),
+        guid=(fact.guid if fact else None) or (port.guid if port else ""),
+        leaf_port=port.leaf_port if port else "",
+    )
+
+
+def _meant(node: str, name: str, port: HostPort | None, rails: Rails) -> int:
+    return rails.meant.get((node, port.device if port else name), 999)
+
+
+def _health(fact: NicFact | None, port: HostPort | None) -> Health:
+    if fact is not None and fact.state is not None:
+        up = fact.state.upper() == "ACTIVE" and fact.phys_state in (None, "LinkUp")
+        return Health.HEALTHY if up else Health.DOWN
+    return Health.HEALTHY if port is not None else Health.UNKNOWN

@@ -1,0 +1,190 @@
+"""One node of the site from the merged records of it."""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+
+from rackyard.fabric.discover.gpus import gpu_of
+from rackyard.fabric.discover.records import contradiction
+from rackyard.fabric.facts import CpuFact, GpuFact, HostFact, PciFact
+from rackyard.fabric.model import Cpu, DomainKey, Gpu, Health, Nic, Node, NodeKind, PciDevice
+from rackyard.findings import Finding
+
+Place = tuple[str, str]
+"""What somebody knows of a node's place: `named` and its rack's name, or chassis, domain or leaves and their id."""
+
+ZERO_UUID = "00000000-0000-0000-0000-000000000000"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What is known of one node."""
+
+    name: str
+    host: HostFact | None
+    gpus: tuple[GpuFact, ...]
+    nics: tuple[Nic, ...]
+    cpus: tuple[CpuFact, ...]
+    pci: tuple[PciFact, ...]
+
+    @property
+    def place(self) -> Place | None:
+        """The rack that somebody gave it: by name, by the chassis' serial number, as a block, or by its domain."""
+        if self.host and self.host.rack:
+            return "named", self.host.rack
+        if self.chassis:
+            return "chassis", self.chassis
+        if self.host and self.host.block:
+            return "named", self.host.block
+        if self.host and self.host.tiers and not any(nic.guid or nic.leaf_port for nic in self.nics):
+            return "named", self.host.tiers[0]
+        key = shared_domain(self)
+        return ("domain", f"domain-{key.cluster_uuid[:8]}.{key.clique_id}") if key else None
+
+    @property
+    def chassis(self) -> str | None:
+        """The serial number of the chassis, as host or GPUs tell it."""
+        return (self.host and self.host.chassis) or next((gpu.chassis for gpu in self.gpus if gpu.chassis), None)
+
+    @property
+    def slot(self) -> int | None:
+        """The slot in the chassis, counting every tray."""
+        given = self.host.slot if self.host else None
+        return given if given is not None else next((gpu.slot for gpu in self.gpus if gpu.slot is not None), None)
+
+    @property
+    def tray(self) -> int | None:
+        """The index among the compute trays of the chassis."""
+        given = self.host.tray if self.host else None
+        return given if given is not None else next((gpu.tray for gpu in self.gpus if gpu.tray is not None), None)
+
+
+def disputed_domain(parts: Parts) -> Finding | None:
+    """The contradiction when a scheduler's label names another NVLink domain than the GPUs do."""
+    host = parts.host
+    if host is None or host.cluster_uuid is None or host.clique_id is None:
+        return None
+    for gpu in parts.gpus:
+        if gpu.cluster_uuid is None or gpu.clique_id is None:
+            continue
+        if (gpu.cluster_uuid.lower(), gpu.clique_id) == (host.cluster_uuid.lower(), host.clique_id):
+            return None
+        said = f"{gpu.source.reader} says {gpu.cluster_uuid}.{gpu.clique_id}"
+        told = f"{host.source.reader} says {host.cluster_uuid}.{host.clique_id}"
+        what = f"NVLink domain: {said}, {told}; the GPUs' own word is used"
+        return contradiction(f"node {parts.name}", what, (gpu.source, host.source))
+    return None
+
+
+def shared_domain(parts: Parts) -> DomainKey | None:
+    """The NVLink domain that most of its GPUs are in, or that its label gives; None for a machine of its own."""
+    told = Counter(
+        (gpu.cluster_uuid, gpu.clique_id)
+        for gpu in parts.gpus
+        if gpu.cluster_uuid not in (None, "", ZERO_UUID) and gpu.clique_id is not None
+    )
+    if told:
+        uuid, clique = min(told, key=lambda key: (-told[key], str(key)))
+        assert uuid is not None and clique is not None
+        return DomainKey(uuid, clique)
+    host = parts.host
+    if host and host.cluster_uuid not in (None, "", ZERO_UUID) and host.clique_id is not None:
+        assert host.cluster_uuid is not None
+        return DomainKey(host.cluster_uuid, host.clique_id)
+    return _of_block(host.block) if host and host.block else None
+
+
+def _of_block(block: str) -> DomainKey:
+    """A scheduler's block as a domain: `<cluster UUID>.<clique id>` where it is written so, else by its own name."""
+    cluster, dot, clique = block.rpartition(".")
+    if dot and cluster and clique.isascii() and clique.isdecimal() and len(clique) <= 18:
+        return DomainKey(cluster, int(clique))
+    return DomainKey(block, 0)
+
+
+def domain_of(parts: Parts) -> DomainKey:
+    """The domain, or the node's own where it shares none that anybody knows of."""
+    return shared_domain(parts) or DomainKey(f"node:{parts.name}", 0)
+
+
+def node_of(parts: Parts, rack: str, domain: DomainKey) -> Node:
+    """The node as a site holds it."""
+    numa = {device.bdf: device.numa for device in parts.pci}
+    gpus = tuple(gpu_of(place, fact, numa.get(fact.pci or "")) for place, fact in enumerate(parts.gpus))
+    cordoned = (parts.host and parts.host.cordoned) or ""
+    return Node(
+        name=parts.name,
+        kind=_kind(gpus, domain),
+        rack=rack,
+        slot=-1 if parts.slot is None else parts.slot,
+        domain=domain,
+        gpus=gpus,
+        nics=parts.nics,
+        cpus=tuple(sorted((_cpu(fact) for fact in parts.cpus), key=lambda cpu: cpu.numa)),
+        health=_health(parts, gpus),
+        cordoned=cordoned,
+        tray=-1 if parts.tray is None else parts.tray,
+        chassis=parts.chassis or "",
+        pci=_tree(tuple(_device(fact) for fact in parts.pci)),
+    )
+
+
+def _kind(gpus: tuple[Gpu, ...], domain: DomainKey) -> NodeKind:
+    if gpus and gpus[0].kind == "unknown" and len(gpus) == 4 and not domain.cluster_uuid.startswith("node:"):
+        return "nvl72-tray"  # an older capture that names no product
+    if not gpus:
+        return "unknown"
+    return "nvl72-tray" if gpus[0].kind.startswith("GB") else "hgx"
+
+
+def _health(parts: Parts, gpus: tuple[Gpu, ...]) -> Health:
+    """The worst of what was looked at. With nothing looked at it is unknown; a part not looked at hides no fault."""
+    given = parts.host.health if parts.host else None
+    told = [health for health in (given, *(gpu.health for gpu in gpus)) if health is not None]
+    links = [nic.health for nic in parts.nics]
+    if given is Health.DOWN:
+        return Health.DOWN
+    if any(health in (Health.DOWN, Health.DEGRADED) for health in (*told, *links)):
+        return Health.DEGRADED
+    if not told or Health.UNKNOWN in told:
+        return Health.UNKNOWN
+    return Health.HEALTHY
+
+
+def _cpu(fact: CpuFact) -> Cpu:
+    family = -1 if fact.family is None else fact.family
+    model = -1 if fact.model is None else fact.model
+    return Cpu(fact.numa, fact.cpus, fact.arch or "", fact.vendor or "", family, model)
+
+
+def _device(fact: PciFact) -> tuple[object, ...]:
+    return (
+        fact.bdf,
+        fact.parent,
+        -1 if fact.numa is None else fact.numa,
+        fact.pci_class or "",
+        fact.vendor or "",
+        fact.device or "",
+        fact.subsystem_vendor or "",
+        fact.subsystem_device or "",
+        fact.speed_max or fact.speed or "",
+        fact.width_max or fact.width or 0,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _tree(devices: tuple[tuple[object, ...], ...]) -> tuple[PciDevice, ...]:
+    """The PCI tree, parents first. Trays of a kind have the same one, so it is made once."""
+    by_bdf = {str(device[0]): PciDevice(*device) for device in devices}  # type: ignore[arg-type]
+    found: dict[str, PciDevice] = {}
+
+    def take(bdf: str, depth: int) -> None:
+        device = by_bdf[bdf]
+        if bdf not in found and depth < 64:
+            if device.parent in by_bdf:
+                take(device.parent, depth + 1)
+            found[bdf] = device
+
+    for bdf in sorted(by_bdf):
+        take(bdf, 0)
+    return tuple(found.values())

@@ -1,0 +1,46 @@
+"""Every reader, in the order in which they are asked: what a big site has most of comes first."""
+
+from rackyard.fabric.readers import (
+    iblinkinfo,
+    ibnetdiscover,
+    kube_nodes,
+    lldp,
+    netq,
+    nmxc,
+    nmxm,
+    site_json,
+    slurm_conf,
+    slurm_yaml,
+    smi_nvlink,
+    smi_q,
+    smi_query,
+    smi_topo,
+    smi_xml,
+    sysfs_lspci,
+    sysfs_table,
+    sysfs_tree,
+    topograph,
+)
+from rackyard.fabric.readers.reader import Reader
+
+READERS: tuple[Reader, ...] = (
+    sysfs_table.READER,
+    smi_query.READER,
+    smi_nvlink.READER,
+    smi_topo.READER,
+    smi_q.READER,
+    smi_xml.READER,
+    ibnetdiscover.READER,
+    iblinkinfo.READER,
+    lldp.READER,
+    kube_nodes.READER,
+    nmxc.READER,
+    nmxm.READER,
+    netq.READER,
+    site_json.READER,
+    slurm_conf.READER,
+    slurm_yaml.READER,
+    topograph.READER,
+    sysfs_tree.READER,
+    sysfs_lspci.READER,
+)

@@ -1,0 +1,1 @@
+"""A site in, text out: what schedulers and other tools read."""
