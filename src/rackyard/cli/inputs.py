@@ -4,8 +4,10 @@ import difflib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 STDIN = "-"
+_PIECE = 256 * 1024
 
 
 def read_bytes(path: Path) -> bytes:
@@ -26,14 +28,23 @@ def read_at_most(path: Path, limit: int) -> bytes:
     if str(path) == STDIN:
         if sys.stdin is None:
             raise UsageError("there is no standard input", fix="give a file")
-        return sys.stdin.buffer.read(limit)
+        return _bounded(sys.stdin.buffer, limit)
     try:
         with path.open("rb") as handle:
-            return handle.read(limit)
+            return _bounded(handle, limit)
     except IsADirectoryError:
         raise UsageError("a file is wanted here", where=str(path), why="it is a folder") from None
     except OSError as error:
         raise UsageError("the file can't be read", where=str(path), why=error.strerror or str(error)) from None
+
+
+def _bounded(handle: BinaryIO, limit: int) -> bytes:
+    # Piece by piece: `read(limit)` takes room for all of it first, be the file ever so small.
+    parts = []
+    while limit > 0 and (part := handle.read(min(limit, _PIECE))):
+        parts.append(part)
+        limit -= len(part)
+    return b"".join(parts)
 
 
 def one_of(name: str, names: Sequence[str], what: str) -> str:

@@ -18,11 +18,13 @@ from rackyard.cli.common import emit, output_option, plain, print_table, state_o
 @state_option
 def plan(file: Path, site: Path | None, rank: int, output: str, state: Path) -> None:
     """Show the placement, the rank map and the environment that FILE would get. Exit code 1 when it has no seat."""
+    from rackyard.cli.findings import plain_finding
     from rackyard.cli.nodes import look
     from rackyard.cli.session import read_spec
+    from rackyard.controller.nccl import audit
     from rackyard.controller.request import attempts_allowed, request_of
     from rackyard.errors import UsageError
-    from rackyard.launch import Gang, build, check_script
+    from rackyard.launch import Gang, build, check_script, refusals
     from rackyard.placement import Rejection, place
     from rackyard.placement.explain import explain
 
@@ -40,10 +42,15 @@ def plan(file: Path, site: Path | None, rank: int, output: str, state: Path) -> 
     folder = state.absolute() / "jobs" / name
     gang = Gang(name, 1, attempts_allowed(spec), "rank 0's node", 0, None, str(folder / "nccl"))
     made = build(spec, answer, gang, str(workdir), folder)
+    refused = refusals(audit(ground), ground, answer.nodes(), ())
 
     def table() -> None:
         click.echo("\n".join(explain(answer)))
         click.echo("")
+        for finding in refused:
+            click.echo(f"refused: {finding.rule}: {finding.subject}: {finding.summary}")
+        if refused:
+            click.echo("it would not start; repair that, or accept it: rackyard run --accept RULE\n")
         print_table(
             ["rank", "node", "local rank", "gpu", "nic", "rail", "segment"],
             [(s.rank, s.node, s.local_rank, s.gpu, s.nic, s.rail, s.segment) for s in answer.seats],
@@ -52,4 +59,5 @@ def plan(file: Path, site: Path | None, rank: int, output: str, state: Path) -> 
         for name, value in sorted({**made.env, **made.ranks[rank].env}.items()):
             click.echo(f"  {name}={value}")
 
-    emit(output, {"placement": plain(answer), "plan": plain(made)}, table)
+    refused_data = [plain_finding(finding) for finding in refused]
+    emit(output, {"placement": plain(answer), "plan": plain(made), "refused": refused_data}, table)

@@ -1,5 +1,7 @@
 """`rackyard topo`: what the racks really are, whether that is right, and everybody's form of it."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ from rackyard.cli.topo_label import label
 from rackyard.cli.topo_show import show
 
 if TYPE_CHECKING:
-    from rackyard.fabric import Site
+    from rackyard.fabric import Node, Rack, Site
     from rackyard.fabric.discover import Discovered
 
 _GROUP = {"help_option_names": ["-h", "--help"]}
@@ -48,12 +50,16 @@ def discover(files: tuple[Path, ...], name: str, out: Path | None, output: str) 
         write_file(out, dump(found.site))
     if output == "yaml":
         click.echo(dump(found.site), nl=False)
-    else:
+    elif output == "json":
         data = {"site": plain(found.site), "findings": [plain_finding(one) for one in found.findings]}
-        emit(output, data, lambda: _summary(found))
+        emit(output, data, lambda: None)
+    else:
+        _summary(found)
     if output != "json" and found.findings:
         click.echo("", err=output == "yaml")
         show_findings(found.findings, err=output == "yaml")
+    if not found.site.nodes and not found.site.leaves:
+        click.echo("warning: what was read names no node and no switch", err=True)
     if out is not None:
         click.echo(f"wrote {out}", err=True)
     exit_by(found.findings)
@@ -62,29 +68,40 @@ def discover(files: tuple[Path, ...], name: str, out: Path | None, output: str) 
 def _summary(found: "Discovered") -> None:
     site = found.site
     made_up = " (simulated)" if site.simulated else ""
-    click.echo(
-        f"site {site.name}{made_up}: {counted(len(site.racks), 'rack')}, {counted(len(site.nodes), 'node')},"
-        f" {counted(site.gpus(), 'GPU')}, {counted(len(site.leaves), 'leaf', 'leaves')}, {counted(len(site.spines), 'spine')},"
-        f" rails {_rails(site)}"
-    )
+    sizes = [
+        counted(len(site.racks), "rack"),
+        counted(len(site.nodes), "node"),
+        counted(site.gpus(), "GPU"),
+        counted(len(site.leaves), "leaf", "leaves"),
+        counted(len(site.spines), "spine"),
+    ]
+    click.echo(f"site {site.name}{made_up}: {', '.join(sizes)}, rails {_rails(site)}")
     if site.racks:
         print_table(
             ["rack", "NVLink domain", "nodes", "GPUs", "NVLink", "switch trays", "leaves by rail"],
-            [_rack_row(site, rack.name) for rack in site.racks],
+            _rack_rows(site),
         )
     if found.rails.others:
         click.echo(f"also on the fabric, not compute: {', '.join(sorted(found.rails.others))}")
 
 
-def _rack_row(site: "Site", name: str) -> list[Any]:
-    rack = site.rack(name)
-    nodes = site.nodes_in_rack(name)
-    leaves = ", ".join(f"{leaf.rail}: {leaf.name}" for leaf in site.leaves if leaf.rack == name)
+def _rack_rows(site: "Site") -> list[list[Any]]:
+    nodes: dict[str, list[Node]] = defaultdict(list)
+    for node in site.nodes:
+        nodes[node.rack].append(node)
+    leaves: dict[str, list[str]] = defaultdict(list)
+    for leaf in site.leaves:
+        leaves[leaf.rack].append(f"{leaf.rail}: {leaf.name}")
+    return [_rack_row(rack, nodes[rack.name], ", ".join(leaves[rack.name])) for rack in site.racks]
+
+
+def _rack_row(rack: "Rack", nodes: "Sequence[Node]", leaves: str) -> list[Any]:
     kinds = sorted({gpu.kind for node in nodes for gpu in node.gpus})
     gpus = f"{sum(len(node.gpus) for node in nodes)} {'+'.join(kinds)}".strip()
     # Without a domain nobody has looked at its NVLinks, or there are none.
     nvlink = rack.nvlink.value if rack.domain else "-"
-    return [name, rack.domain or "-", len(nodes), gpus, nvlink, len(rack.switch_trays) or "-", leaves or "-"]
+    trays = len(rack.switch_trays) or "-"
+    return [rack.name, rack.domain or "-", len(nodes), gpus, nvlink, trays, leaves or "-"]
 
 
 def _rails(site: "Site") -> str:

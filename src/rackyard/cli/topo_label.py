@@ -83,7 +83,7 @@ def label(
     cluster = _cluster(saved, kubeconfig, context)
     made = _plan(site, cluster, table, groups)
     if not write:
-        emit(output, _plain(made), lambda: _show(made))
+        emit(output, None if output == "table" else _plain(made), lambda: _show(made))
         return
     if made.changes and not yes and not dry_run:
         _show(made)

@@ -60,7 +60,7 @@ def look(*, sys_root: Path = Path("/sys"), proc_root: Path = Path("/proc")) -> F
 
 def _unasked(node: str, error: UsageError) -> Finding:
     return Finding(
-        "nvml.unasked",
+        "fabric/nvml-unasked",
         Verdict.UNKNOWN,
         Severity.WARNING,
         node,

@@ -165,7 +165,7 @@ def _links(ask: _Asker, handle: Any) -> dict[str, Any]:
 
 def _silent(node: str, what: str, error: Exception) -> Finding:
     return Finding(
-        "nvml.silent",
+        "fabric/nvml-silent",
         Verdict.FAIL,
         Severity.ERROR,
         node,

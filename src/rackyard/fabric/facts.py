@@ -4,9 +4,12 @@ A value of None means that the source did not say; it never means zero or health
 a site of 10,000 nodes is half a million of them and they are made ten times faster than dataclasses.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 import msgspec
+from msgspec.structs import replace
 
 from rackyard.fabric.model import Health
 from rackyard.findings import Evidence, Finding
@@ -148,6 +151,32 @@ class PciFact(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     width_max: int | None = None
 
 
+class PciRows(msgspec.Struct, frozen=True, eq=False):
+    """PCI functions without a node, each with the line counted from the first. Trays of one kind have the very same
+    rows, so they are one object, known by its identity.
+    """
+
+    facts: tuple[PciFact, ...]
+
+
+class PciTable(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """All PCI functions of a node as one table lists them; `source` is its first row."""
+
+    node: str
+    source: Source
+    rows: PciRows
+
+    def facts(self) -> Iterator[PciFact]:
+        """The functions, each with the node and its own line."""
+        return (self.of_node(row) for row in self.rows.facts)
+
+    def of_node(self, row: PciFact) -> PciFact:
+        """One of the rows, with the node and its own line."""
+        line = (self.source.line or 1) + (row.source.line or 0)
+        source = Source(self.source.reader, self.source.file, line, row.source.text)
+        return replace(row, node=self.node, source=source)
+
+
 class SwitchFact(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A switch of the compute network by the name it goes by and, on InfiniBand, its GUID (16 hex digits)."""
 
@@ -231,6 +260,7 @@ class Facts:
     gpus: list[GpuFact] = field(default_factory=list)
     nics: list[NicFact] = field(default_factory=list)
     pci: list[PciFact] = field(default_factory=list)
+    pci_tables: list[PciTable] = field(default_factory=list)
     switches: list[SwitchFact] = field(default_factory=list)
     cables: list[CableFact] = field(default_factory=list)
     nvports: list[NvPortFact] = field(default_factory=list)
@@ -243,7 +273,12 @@ class Facts:
         self.gpus += other.gpus
         self.nics += other.nics
         self.pci += other.pci
+        self.pci_tables += other.pci_tables
         self.switches += other.switches
         self.cables += other.cables
         self.nvports += other.nvports
         self.findings += other.findings
+
+    def devices(self) -> Iterator[PciFact]:
+        """Every PCI function, those of tables one by one."""
+        return chain(self.pci, (fact for table in self.pci_tables for fact in table.facts()))

@@ -63,7 +63,7 @@ def _short(site: Site) -> str | None:
 
 
 def _block(title: str, entries: Iterable[tuple[str, str]]) -> list[str]:
-    lines = [f"  {scalar(name)}: {text}" for name, text in entries]
+    lines = [f"  {scalar(name)}:{text if text.startswith(chr(10)) else ' ' + text}" for name, text in entries]
     return [f"{title}:", *lines] if lines else []
 
 

@@ -146,7 +146,7 @@ def test_a_whole_node(tmp_path: Path, sysfs: Path) -> None:
     assert names(captures) == ["nvlink.txt", "query.csv", "sysfs.tsv", "topo.txt"]
     assert {capture.node for capture in captures} == {"rack1-t02"}
     facts = read(captures)
-    assert [(pci.bdf, pci.parent, pci.pci_class) for pci in facts.pci] == [
+    assert [(pci.bdf, pci.parent, pci.pci_class) for pci in facts.devices()] == [
         ("0000:00:00.0", "", "0x060400"),
         ("0000:03:00.0", "0000:00:00.0", "0x020700"),
         ("0001:01:00.0", "", "0x010802"),
@@ -193,7 +193,7 @@ def test_a_lost_gpu_reaches_the_reader(tmp_path: Path, sysfs: Path) -> None:
     _, captures = run(tmp_path, smi=lost, SYSFS_ROOT=str(sysfs))
     assert "query.csv" in names(captures)
     facts = smi_query.read(next(capture for capture in captures if capture.file.endswith("query.csv")))
-    assert facts.findings[0].rule == "smi.unreachable"
+    assert facts.findings[0].rule == "fabric/gpu-unreachable"
 
 
 def test_this_machine_and_a_node_without_anything(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_this_machine_and_a_node_without_anything(tmp_path: Path) -> None:
     read([capture for capture in captures if capture.file.endswith("sysfs.tsv")])
     said, captures = run(tmp_path, smi=None, SYSFS_ROOT="/nonexistent", PROC_ROOT="/nonexistent")
     assert "not there  RDMA devices" in said
-    assert sysfs_table.read(captures[-1]).pci == []
+    assert list(sysfs_table.read(captures[-1]).devices()) == []
 
 
 def test_wrong_words_are_refused(tmp_path: Path) -> None:
@@ -230,9 +230,9 @@ def test_the_walked_tree_says_the_same_as_the_table(tmp_path: Path, sysfs: Path)
         nics = [
             (nic.name, nic.port, nic.netdev, nic.pci, nic.numa, nic.guid, nic.state, nic.gbps) for nic in facts.nics
         ]
-        wanted = {pci.bdf for pci in table.pci}
+        wanted = {pci.bdf for pci in table.devices()}
         return nics + sorted(
-            (pci.bdf, pci.parent, pci.pci_class, pci.speed_max) for pci in facts.pci if pci.bdf in wanted
+            (pci.bdf, pci.parent, pci.pci_class, pci.speed_max) for pci in facts.devices() if pci.bdf in wanted
         )
 
     assert bare(walked) == bare(table)
@@ -261,7 +261,7 @@ def test_a_host_with_gpus_but_without_the_package(tmp_path: Path, sysfs: Path, m
     (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
     facts = collect.look(sys_root=sysfs, proc_root=tmp_path / "proc")
     (finding,) = facts.findings
-    assert (finding.rule, finding.verdict, len(facts.nics)) == ("nvml.unasked", Verdict.UNKNOWN, 2)
+    assert (finding.rule, finding.verdict, len(facts.nics)) == ("fabric/nvml-unasked", Verdict.UNKNOWN, 2)
 
 
 def test_this_host_in_place() -> None:

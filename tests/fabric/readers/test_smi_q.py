@@ -196,7 +196,7 @@ def test_not_available_is_none_and_faults_are_in_the_mask() -> None:
 def test_a_log_that_was_cut_short_says_so() -> None:
     cut = LOG[: LOG.index("GPU 00000009")]
     (finding,) = smi_q.read(Capture("q.txt", cut.encode())).findings
-    assert (finding.rule, finding.verdict) == ("smi.cut-short", Verdict.UNKNOWN)
+    assert (finding.rule, finding.verdict) == ("fabric/capture-cut", Verdict.UNKNOWN)
     with pytest.raises(SpecError, match="describes none") as caught:
         smi_q.read(Capture("q.txt", LOG[: LOG.index("GPU 00000008")].encode()))
     assert str(caught.value.where) == "q.txt:8:1"

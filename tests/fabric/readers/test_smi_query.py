@@ -89,7 +89,7 @@ def test_a_gpu_that_is_lost_is_a_finding() -> None:
     text = f"{TEXT}Unable to determine the device handle for GPU0009:06:00.0: Unknown Error\n"
     facts = smi_query.read(capture(text))
     (finding,) = facts.findings
-    assert (len(facts.gpus), finding.rule, finding.verdict) == (1, "smi.unreachable", Verdict.FAIL)
+    assert (len(facts.gpus), finding.rule, finding.verdict) == (1, "fabric/gpu-unreachable", Verdict.FAIL)
     assert finding.evidence[0].line == 3
     nothing = smi_query.read(capture(f"{HEADER}\n" + ", ".join(["[GPU is lost]"] * 19)))
     assert (nothing.gpus, nothing.findings[0].verdict) == ([], Verdict.UNKNOWN)

@@ -62,7 +62,7 @@ def test_table() -> None:
         (0, "0-71", "arm64", None),
         (1, "72-143", "arm64", None),
     ]
-    bridge, hca, gpu = facts.pci
+    bridge, hca, gpu = facts.devices()
     assert (bridge.bdf, bridge.parent, bridge.numa, bridge.pci_class) == ("0002:00:00.0", "", 0, "0x060400")
     assert (bridge.speed, bridge.speed_max, bridge.width_max) == ("32.0 GT/s PCIe", "64.0 GT/s PCIe", 16)
     assert (hca.parent, hca.speed_max, hca.width, hca.width_max) == ("0002:00:00.0", None, None, None)

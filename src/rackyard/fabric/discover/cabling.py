@@ -60,8 +60,11 @@ def cabling(
     ports: dict[tuple[str, str], HostPort] = {}
     links: dict[str, dict[str, tuple[str, str, Source]]] = defaultdict(dict)
     cables = list(cables)
+    # A switch's own list is the better half: what HCAs say counts only of switches whose list was not read.
+    read = {cable.a.owner for cable in cables if cable.a.kind == "switch"}
     for cable in cables:
-        _take(cable, ports, links, names)
+        if cable.a.kind == "switch" or (cable.b is not None and cable.b.owner not in read):
+            _take(cable, ports, links, names)
     for nic in nics:
         if nic.leaf:
             key = (nic.leaf, nic.leaf_port or f"{nic.node} {nic.name}")
@@ -119,8 +122,13 @@ def _host_port(hca: End, leaf: End, cable: CableFact, names: HostNames) -> HostP
     return HostPort(host, hca.device, hca.guid, leaf.owner, _port(leaf), cable.gbps, cable.source)
 
 
+_NUMBERS = tuple(str(number) for number in range(1024))
+
+
 def _port(end: End) -> str:
-    return end.device if end.kind == "switch" and end.device else str(end.port)
+    if end.kind == "switch" and end.device:
+        return end.device
+    return _NUMBERS[end.port] if 0 <= end.port < 1024 else str(end.port)
 
 
 def _tiers(ports: Iterable[HostPort], links: Mapping[str, Mapping[str, tuple[str, str, Source]]]) -> dict[str, int]:

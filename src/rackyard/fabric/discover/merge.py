@@ -17,11 +17,11 @@ from rackyard.fabric.discover.racks import racks_of
 from rackyard.fabric.discover.rails import Rails, rails
 from rackyard.fabric.discover.records import merge as merge_records
 from rackyard.fabric.discover.tiers import link_to, switches_of
-from rackyard.fabric.facts import CpuFact, Facts, GpuFact, HostFact, NicFact, PciFact
+from rackyard.fabric.facts import CpuFact, Facts, GpuFact, HostFact, NicFact, PciFact, PciTable
 from rackyard.fabric.model import DomainKey, Health, Leaf, Node, Provenance, Rack, Site, Spine
 from rackyard.findings import Finding
 
-F = TypeVar("F", HostFact, CpuFact, GpuFact, NicFact, PciFact)
+F = TypeVar("F", HostFact, CpuFact, GpuFact, NicFact, PciFact, PciTable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,11 @@ def merge(facts: Facts, name: str = "site", *, simulated: bool = False) -> Disco
     """
     findings = list(facts.findings)
     names = HostNames()
-    names.learn(fact.node for part in (facts.hosts, facts.gpus, facts.nics, facts.cpus, facts.pci) for fact in part)
+    names.learn(
+        fact.node
+        for part in (facts.hosts, facts.gpus, facts.nics, facts.cpus, facts.pci, facts.pci_tables)
+        for fact in part
+    )
     wires = cables.cabling(facts.cables, facts.nics, facts.switches, names)
     hosts = {
         node: merge_records(records, f"node {node}", findings) for node, records in _by_node(facts.hosts, names).items()
@@ -54,7 +58,8 @@ def merge(facts: Facts, name: str = "site", *, simulated: bool = False) -> Disco
     lanes = rails(wires, owners)
     types = nics.compute_types(nic for own in nic_facts.values() for nic in own)
     cpu_facts, pci_facts = _by_node(facts.cpus, names), _by_node(facts.pci, names)
-    everybody = dict.fromkeys([*hosts, *gpu_facts, *nic_facts, *cpu_facts, *pci_facts, *lanes.hosts])
+    tables = _by_node(facts.pci_tables, names)
+    everybody = dict.fromkeys([*hosts, *gpu_facts, *nic_facts, *cpu_facts, *pci_facts, *tables, *lanes.hosts])
     parts = {
         node: Parts(
             node,
@@ -66,6 +71,7 @@ def merge(facts: Facts, name: str = "site", *, simulated: bool = False) -> Disco
             ),
             tuple(cpu_facts.get(node, ())),
             tuple(pci_facts.get(node, ())),
+            tuple(table.rows for table in tables.get(node, ())),
         )
         for node in everybody
         if node not in lanes.others or node in gpu_facts
@@ -85,6 +91,7 @@ def _renamed(facts: Facts, names: HostNames) -> Facts:
         [_named(fact, names) for fact in facts.gpus],
         [_named(fact, names) for fact in facts.nics],
         [_named(fact, names) for fact in facts.pci],
+        [_named(table, names) for table in facts.pci_tables],
         facts.switches,
         facts.cables,
         facts.nvports,
@@ -134,8 +141,11 @@ def _rack(name: str, nodes: Sequence[Node], nvmap: NvMap) -> Rack:
     shared = Counter(node.domain for node in nodes if not node.domain.cluster_uuid.startswith("node:"))
     domain: DomainKey | None = min(shared, key=lambda key: (-shared[key], key), default=None)
     healths = {gpu.health for node in nodes for gpu in node.gpus}
-    if domain is None or not healths - {Health.UNKNOWN}:
-        nvlink = Health.UNKNOWN if domain is not None else Health.HEALTHY
+    if domain is None:
+        # Servers that are domains of their own have no NVLink of the rack that could be unwell.
+        nvlink = Health.HEALTHY if healths else Health.UNKNOWN
+    elif not healths - {Health.UNKNOWN}:
+        nvlink = Health.UNKNOWN
     else:
         # A GPU that is down is that GPU's; the rack's NVLink is in doubt only when no GPU of it is well.
         nvlink = Health.HEALTHY if Health.HEALTHY in healths else Health.DEGRADED

@@ -1,12 +1,13 @@
 """One node of the site from the merged records of it."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from rackyard.fabric.discover.gpus import gpu_of
 from rackyard.fabric.discover.records import contradiction
-from rackyard.fabric.facts import CpuFact, GpuFact, HostFact, PciFact
+from rackyard.fabric.facts import CpuFact, GpuFact, HostFact, PciFact, PciRows
 from rackyard.fabric.model import Cpu, DomainKey, Gpu, Health, Nic, Node, NodeKind, PciDevice
 from rackyard.findings import Finding
 
@@ -26,6 +27,7 @@ class Parts:
     nics: tuple[Nic, ...]
     cpus: tuple[CpuFact, ...]
     pci: tuple[PciFact, ...]
+    tables: tuple[PciRows, ...] = ()
 
     @property
     def place(self) -> Place | None:
@@ -109,7 +111,8 @@ def domain_of(parts: Parts) -> DomainKey:
 
 def node_of(parts: Parts, rack: str, domain: DomainKey) -> Node:
     """The node as a site holds it."""
-    numa = {device.bdf: device.numa for device in parts.pci}
+    tree = _tree_of(parts)
+    numa = {device.bdf: device.numa for device in tree}
     gpus = tuple(gpu_of(place, fact, numa.get(fact.pci or "")) for place, fact in enumerate(parts.gpus))
     cordoned = (parts.host and parts.host.cordoned) or ""
     return Node(
@@ -125,7 +128,7 @@ def node_of(parts: Parts, rack: str, domain: DomainKey) -> Node:
         cordoned=cordoned,
         tray=-1 if parts.tray is None else parts.tray,
         chassis=parts.chassis or "",
-        pci=_tree(tuple(_device(fact) for fact in parts.pci)),
+        pci=tree,
     )
 
 
@@ -157,8 +160,20 @@ def _cpu(fact: CpuFact) -> Cpu:
     return Cpu(fact.numa, fact.cpus, fact.arch or "", fact.vendor or "", family, model)
 
 
-def _device(fact: PciFact) -> tuple[object, ...]:
-    return (
+def _tree_of(parts: Parts) -> tuple[PciDevice, ...]:
+    """The PCI tree. A table is one that many trays share, and so is the tree made of it."""
+    if len(parts.tables) == 1 and not parts.pci:
+        return _tree_of_rows(parts.tables[0])
+    return _tree((*parts.pci, *(fact for rows in parts.tables for fact in rows.facts)))
+
+
+@lru_cache(maxsize=1024)
+def _tree_of_rows(rows: PciRows) -> tuple[PciDevice, ...]:
+    return _tree(rows.facts)
+
+
+def _device(fact: PciFact) -> PciDevice:
+    return PciDevice(
         fact.bdf,
         fact.parent,
         -1 if fact.numa is None else fact.numa,
@@ -172,10 +187,12 @@ def _device(fact: PciFact) -> tuple[object, ...]:
     )
 
 
-@lru_cache(maxsize=4096)
-def _tree(devices: tuple[tuple[object, ...], ...]) -> tuple[PciDevice, ...]:
-    """The PCI tree, parents first. Trays of a kind have the same one, so it is made once."""
-    by_bdf = {str(device[0]): PciDevice(*device) for device in devices}  # type: ignore[arg-type]
+def _tree(facts: Iterable[PciFact]) -> tuple[PciDevice, ...]:
+    """The functions, parents before children. Of two records of one function the one that knows its parent counts."""
+    by_bdf: dict[str, PciDevice] = {}
+    for fact in facts:
+        if fact.bdf not in by_bdf or (fact.parent and not by_bdf[fact.bdf].parent):
+            by_bdf[fact.bdf] = _device(fact)
     found: dict[str, PciDevice] = {}
 
     def take(bdf: str, depth: int) -> None:

@@ -19,6 +19,7 @@ from rackyard.fabric.expect import (
 )
 from rackyard.fabric.expect.context import build
 from rackyard.fabric.expect.design import diff
+from rackyard.fabric.expect.noted import NOTED, Noted
 from rackyard.fabric.expect.rails import RULES as CABLE_RULES
 from rackyard.fabric.expect.rails import CableRule
 from rackyard.fabric.expect.rules import Rule
@@ -43,7 +44,8 @@ RULES: tuple[Rule, ...] = (
 )
 """All rules over facts."""
 
-ALL_RULES: tuple[Rule | CableRule, ...] = (*RULES, *CABLE_RULES)
+ALL_RULES: tuple[Rule | CableRule | Noted, ...] = (*RULES, *CABLE_RULES, *NOTED)
+"""Every id that a finding about the fabric can have."""
 
 
 def audit(found: Discovered, design: Site | None = None) -> tuple[Finding, ...]:

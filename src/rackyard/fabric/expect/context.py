@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from rackyard.fabric.expect.devices import Devices
 from rackyard.fabric.expect.kinds import Kind, families, kinds_of
 from rackyard.fabric.expect.parts import GpuView, NicView, gpu_views, nic_groups, order
-from rackyard.fabric.facts import Facts, GpuFact, HostFact, NicFact, PciFact
+from rackyard.fabric.facts import Facts, GpuFact, HostFact, NicFact
 from rackyard.fabric.model import DomainKey, Gpu, Nic, Node, Site
 
 UNPLACED = ("", "unplaced")
@@ -59,7 +60,7 @@ class Context:
     site: Site
     design: Site | None
     nodes: Mapping[str, NodeView]
-    pci: Mapping[tuple[str, str], PciFact]
+    pci: Devices
 
     def gpus(self) -> Iterator[tuple[NodeView, GpuView]]:
         """Every GPU with its node."""
@@ -122,7 +123,7 @@ def build(facts: Facts, site: Site, design: Site | None) -> Context:
             tuple(_nic_view(name, nic, kinds[name]) for nic in nics.get(name, ())),
             _domain(own, mine),
         )
-    return Context(facts, site, design, nodes, _devices(facts.pci))
+    return Context(facts, site, design, nodes, Devices(facts))
 
 
 class _OfNode(Protocol):
@@ -153,25 +154,6 @@ def most(values: Iterable[object]) -> object | None:
         return told[0] if told else None
     counts = Counter(told)
     return min(counts, key=lambda value: (-counts[value], str(value)))
-
-
-def _devices(facts: Iterable[PciFact]) -> dict[tuple[str, str], PciFact]:
-    """GPUs and HCAs among the PCI functions: class 0x03 is a display controller, 0x02 a network controller (PCI code
-    and ID assignment specification). Of several records of one function the first by source counts.
-    """
-    found: dict[tuple[str, str], PciFact] = {}
-    for fact in facts:
-        if fact.pci_class is not None and not fact.pci_class.startswith(("0x02", "0x03")):
-            continue
-        at = fact.node, fact.bdf
-        if at not in found or _pci_order(fact) < _pci_order(found[at]):
-            found[at] = fact
-    return found
-
-
-def _pci_order(fact: PciFact) -> tuple[str, str, int, str]:
-    source = fact.source
-    return source.reader, source.file, source.line or 0, source.text
 
 
 def _product(gpus: Sequence[GpuView], hosts: Sequence[HostFact]) -> str | None:

@@ -17,7 +17,7 @@ from rackyard.fabric.expect.rules import Rule
 from rackyard.fabric.expect.words import listed
 from rackyard.findings import Finding, Severity
 
-_COLLECT = "capture `nvidia-smi -q` there, or run `rackyard topo collect`"
+_COLLECT = "capture `nvidia-smi -q` there, or run `rackyard topo collect --full`"
 _NO_MNNVL = "NCCL leaves MNNVL and goes over the network. "
 _GOOD_STATUS = frozenset({"success", "nvml_success", "0"})
 _NO_STATUS = frozenset({"", "n/a", "none", "unknown"})

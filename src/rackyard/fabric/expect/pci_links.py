@@ -144,8 +144,7 @@ def _source(ctx: Context, link: _Link) -> Source:
     part = link.part
     if isinstance(part, GpuView) and (part.fact.pci_width or part.fact.pci_gen_max):
         return part.source("pci_width" if part.fact.pci_width else "pci_gen_max")
-    pci = ctx.pci.get((part.node, part.fact.pci or ""))
-    return pci.source if pci else part.facts[0].source
+    return ctx.pci.source((part.node, part.fact.pci or "")) or part.facts[0].source
 
 
 RULES = (Rule("fabric/pci-link", Severity.WARNING, "PCI links are as wide and fast as they could be", _check),)

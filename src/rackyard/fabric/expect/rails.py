@@ -25,7 +25,7 @@ def crossed_rails(found: Discovered) -> Iterator[Finding]:
         if not wrong:
             continue
         says = ", ".join(
-            f"{port.device} (rail {found.rails.meant[host, port.device]}) is on {port.leaf} port {port.leaf_port}"
+            f"{port.device} (rail {found.rails.meant[host, port.device]}) is on {_place(port)}"
             f" (rail {found.rails.leaf[port.leaf]})"
             for port in wrong
         )
@@ -69,7 +69,7 @@ def foreign_leaves(found: Discovered) -> Iterator[Finding]:
                     "fabric/leaf-foreign",
                     Severity.ERROR,
                     f"{_subject(host, found)}, NIC {port.device}",
-                    f"{port.device} is on {port.leaf} port {port.leaf_port}, a leaf of other racks;"
+                    f"{port.device} is on {_place(port)}, a leaf of other racks;"
                     f" the others of the tray are on {', '.join(mine)}",
                     [port.source.evidence(), *(p.source.evidence() for p in ports if p.leaf in mine)],
                     "move the cable to the leaf of its rail in its own rack",
@@ -136,8 +136,16 @@ def uplinks(found: Discovered) -> Iterator[Finding]:
         return
     usual, times = counts.most_common(1)[0]
     if 2 * times <= len(leaves):
-        # No pattern to go by: the best that a leaf has is then the only thing to compare with.
-        usual = max(counts)
+        told = ", ".join(f"{count} on {leaves_with} leaves" for count, leaves_with in sorted(counts.items()))
+        yield Finding(
+            "fabric/uplink-missing",
+            Verdict.UNKNOWN,
+            Severity.WARNING,
+            "fabric",
+            f"no number of uplinks prevails: {told}",
+            advice="give the design of the site (--design)",
+        )
+        return
     each = _usual_each(found, leaves, usual)
     for leaf in leaves:
         own = found.cabling.uplinks[leaf]
@@ -191,7 +199,7 @@ def port_order(found: Discovered) -> Iterator[Finding]:
         if len(places) == 1 or 2 * count <= len(ports):
             continue
         odd = [port for port in ports if port.leaf_port != home]
-        says = ", ".join(f"{port.device} on {port.leaf} port {port.leaf_port}" for port in odd)
+        says = ", ".join(f"{port.device} on {_place(port)}" for port in odd)
         yield _fail(
             "fabric/port-order",
             Severity.INFO,
@@ -254,6 +262,11 @@ def _ports_of(hosts: Sequence[str], found: Discovered) -> list[HostPort]:
 
 def _racks_of(hosts: Sequence[str], found: Discovered) -> str:
     return _names(list(dict.fromkeys(found.site.node(host).rack for host in hosts if found.site.has_node(host))), "+")
+
+
+def _place(port: HostPort) -> str:
+    """The leaf and the port on it, where the port is known by itself and not only by what is plugged in."""
+    return port.leaf if " " in port.leaf_port else f"{port.leaf} port {port.leaf_port}"
 
 
 def _subject(host: str, found: Discovered) -> str:

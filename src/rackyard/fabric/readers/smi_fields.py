@@ -144,7 +144,7 @@ def complaint(line: str) -> bool:
 def unreachable(node: str, source: Source) -> Finding:
     """The finding for a GPU, or a driver, that nvidia-smi could not reach."""
     return Finding(
-        "smi.unreachable",
+        "fabric/gpu-unreachable",
         Verdict.FAIL,
         Severity.ERROR,
         node or source.file,

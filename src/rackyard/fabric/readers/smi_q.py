@@ -120,7 +120,7 @@ def missing(capture: Capture, source: Source, attached: int, described: int) -> 
             fix="capture the whole output of `nvidia-smi -q`",
         )
     return Finding(
-        "smi.cut-short",
+        "fabric/capture-cut",
         Verdict.UNKNOWN,
         Severity.WARNING,
         capture.node or capture.file,

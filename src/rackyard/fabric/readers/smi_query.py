@@ -174,7 +174,7 @@ def _misfit(file: str, line: int, found: int, wanted: int) -> SpecError:
 
 def _nameless(node: str, source: Source) -> Finding:
     return Finding(
-        "smi.nameless-gpu",
+        "fabric/gpu-nameless",
         Verdict.UNKNOWN,
         Severity.WARNING,
         node or source.file,

@@ -16,7 +16,7 @@ Rows of other kinds are from a later version and are passed over.
 from functools import lru_cache
 
 from rackyard.errors import SpecError, Where
-from rackyard.fabric.facts import CpuFact, Facts, HostFact, NicFact, PciFact, Source
+from rackyard.fabric.facts import CpuFact, Facts, HostFact, NicFact, PciFact, PciRows, PciTable, Source
 from rackyard.fabric.readers.reader import Capture, Reader, text_of
 from rackyard.fabric.readers.sysfs_values import (
     arch_of,
@@ -74,31 +74,6 @@ class _Table:
                 )
             )
 
-    def pci(self, source: Source, cells: list[str]) -> None:
-        _, at, parent, numa, kind = cells
-        bdf = bdf_of(at)
-        if bdf is None:
-            raise ValueError(f"{at!r} is no PCI address")
-        cls, vendor, device, sub_vendor, sub_device, speed, speed_max, width, width_max = _device(kind)
-        self.facts.pci.append(
-            PciFact(
-                node=self.node,
-                source=source,
-                bdf=bdf,
-                parent=bdf_of(parent) or "",
-                numa=whole(numa),
-                pci_class=cls,
-                vendor=vendor,
-                device=device,
-                subsystem_vendor=sub_vendor,
-                subsystem_device=sub_device,
-                speed=speed,
-                speed_max=speed_max,
-                width=width,
-                width_max=width_max,
-            )
-        )
-
     def net(self, source: Source, cells: list[str]) -> None:
         _, name, at, port = cells
         if name and (pci := bdf_of(at)):
@@ -152,22 +127,78 @@ def _device(kind: str) -> _Device:
     )
 
 
+@lru_cache(1024)
+def _rows(block: str) -> PciRows:
+    """The functions of consecutive pci rows. Trays of a kind have the same to the letter, so they are read once."""
+    return PciRows(tuple(_function(place, row) for place, row in enumerate(block.split("\n"))))
+
+
+def _function(place: int, row: str) -> PciFact:
+    _, at, parent, numa, kind = row.split("\t", 4)
+    bdf = bdf_of(at)
+    if bdf is None:
+        raise ValueError(f"{at!r} is no PCI address")
+    cls, vendor, device, sub_vendor, sub_device, speed, speed_max, width, width_max = _device(kind)
+    return PciFact(
+        node="",
+        source=Source(NAME, "", place, row),
+        bdf=bdf,
+        parent=bdf_of(parent) or "",
+        numa=whole(numa),
+        pci_class=cls,
+        vendor=vendor,
+        device=device,
+        subsystem_vendor=sub_vendor,
+        subsystem_device=sub_device,
+        speed=speed,
+        speed_max=speed_max,
+        width=width,
+        width_max=width_max,
+    )
+
+
+_PCI = "pci\t"
+
+
 def read(capture: Capture) -> Facts:
     """Everything in the table. SpecError with the line of a row with other columns than its kind, or without a number
     where one must be.
     """
     table = _Table(capture)
-    kinds = {"host": table.host, "cpu": table.cpu, "pci": table.pci, "net": table.net, "ib": table.ib}
+    kinds = {"host": table.host, "cpu": table.cpu, "net": table.net, "ib": table.ib}
     file = capture.file
-    for line, row in enumerate(text_of(capture).split("\n"), 1):
-        cells = row.split("\t", 4) if row.startswith("pci\t") else row.split("\t")
+    rows = text_of(capture).split("\n")
+    at = 0
+    while at < len(rows):
+        row = rows[at]
+        first, at = at, at + 1
+        if row.startswith(_PCI):
+            while at < len(rows) and rows[at].startswith(_PCI):
+                at += 1
+            source = Source(NAME, file, first + 1, row)
+            found = _table_rows(file, first + 1, rows[first:at])
+            table.facts.pci_tables.append(PciTable(node=table.node, source=source, rows=found))
+            continue
+        cells = row.split("\t")
         kind = kinds.get(cells[0])
         if kind is not None:
             try:
-                kind(Source(NAME, file, line, row), cells)
+                kind(Source(NAME, file, first + 1, row), cells)
             except ValueError as error:
-                raise _misfit(file, line, row, error) from None
+                raise _misfit(file, first + 1, row, error) from None
     return table.facts
+
+
+def _table_rows(file: str, first: int, rows: list[str]) -> PciRows:
+    try:
+        return _rows("\n".join(rows))
+    except ValueError:
+        for place, row in enumerate(rows):
+            try:
+                _function(place, row)
+            except ValueError as error:
+                raise _misfit(file, first + place, row, error) from None
+        raise
 
 
 def _misfit(file: str, line: int, row: str, error: ValueError) -> SpecError:
