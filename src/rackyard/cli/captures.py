@@ -1,5 +1,6 @@
 """From the files that a command was given to a site: captures of any kind, folders of them, or a site file."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,11 +58,21 @@ def _folder(path: Path) -> "Iterator[Capture]":
         yield Capture(str(path), flat_tree(files_in, tree.links), path.absolute().name)
         return
     empty = True
-    for file in sorted(file for file in path.rglob("*") if file.is_file()):
+    for file in sorted(_files(path)):
         empty = False
         yield _capture(file, path)
     if empty:
         raise UsageError("there is no capture in this folder", where=str(path), fix="see: rackyard topo collect --help")
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The plain files below a folder. A pipe or a socket would be waited on for ever."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(Path(entry.path))
+            elif entry.is_file():
+                yield Path(entry.path)
 
 
 def _capture(file: Path, given: Path) -> "Capture":

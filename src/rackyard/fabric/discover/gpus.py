@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from rackyard.fabric.discover.records import merge
 from rackyard.fabric.facts import GpuFact
@@ -15,10 +16,9 @@ _KIND = re.compile(r"\b(?:NVIDIA|Tesla|AMD|Instinct|Graphics Device)\b\s*")
 def merged_gpus(node: str, records: Sequence[GpuFact], findings: list[Finding]) -> list[GpuFact]:
     """One record for each GPU of a node, in the order of index, then of PCI address."""
     groups: list[list[GpuFact]] = []
-    known: dict[tuple[str, object], list[GpuFact]] = {}
+    known: dict[str | int, list[GpuFact]] = {}  # UUIDs, addresses and indexes can't be taken for one another
     for record in records:
-        keys = [("uuid", record.uuid), ("pci", record.pci), ("index", record.index)]
-        keys = [key for key in keys if key[1] is not None]
+        keys = [key for key in (record.uuid, record.pci, record.index) if key is not None]
         group = next((known[key] for key in keys if key in known), None)
         if group is None:
             group = []
@@ -26,7 +26,10 @@ def merged_gpus(node: str, records: Sequence[GpuFact], findings: list[Finding]) 
         group.append(record)
         for key in keys:
             known.setdefault(key, group)
-    found = [merge(group, f"node {node}, GPU {_label(group)}", findings, also=("health_summary",)) for group in groups]
+    found = [
+        merge(group, partial(_subject, node, group), findings, also=("health_summary",)) if len(group) > 1 else group[0]
+        for group in groups
+    ]
     return sorted(found, key=lambda gpu: (999 if gpu.index is None else gpu.index, gpu.pci or "", gpu.uuid or ""))
 
 
@@ -70,8 +73,6 @@ def kind_of(product: str | None) -> str:
     return words[0] if words else "unknown"
 
 
-def _label(group: Sequence[GpuFact]) -> str:
-    for record in group:
-        if record.index is not None:
-            return str(record.index)
-    return group[0].pci or group[0].uuid or "?"
+def _subject(node: str, group: Sequence[GpuFact]) -> str:
+    index = next((record.index for record in group if record.index is not None), None)
+    return f"node {node}, GPU {group[0].pci or group[0].uuid or '?' if index is None else index}"

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -50,7 +51,8 @@ def merge(facts: Facts, name: str = "site", *, simulated: bool = False) -> Disco
     )
     wires = cables.cabling(facts.cables, facts.nics, facts.switches, names)
     hosts = {
-        node: merge_records(records, f"node {node}", findings) for node, records in _by_node(facts.hosts, names).items()
+        node: merge_records(records, partial("node {}".format, node), findings)
+        for node, records in _by_node(facts.hosts, names).items()
     }
     gpu_facts = {node: gpus.merged_gpus(node, own, findings) for node, own in _by_node(facts.gpus, names).items()}
     nic_facts = {node: nics.merged_nics(node, own, findings) for node, own in _by_node(facts.nics, names).items()}

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from rackyard.fabric.discover.cabling import HostPort
 from rackyard.fabric.discover.names import natural
@@ -19,7 +20,7 @@ def merged_nics(node: str, records: Sequence[NicFact], findings: list[Finding]) 
     for record in records:
         groups[device_of.get(record.name, record.name), record.port].append(record)
     return [
-        merge(group, f"node {node}, NIC {name}", findings, also=("name", "netdev"))
+        merge(group, partial("node {}, NIC {}".format, node, name), findings, also=("name", "netdev"))
         for (name, _), group in groups.items()
     ]
 

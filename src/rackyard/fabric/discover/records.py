@@ -1,10 +1,10 @@
 """Several records of one thing become one; where they disagree, both are shown and the more trusted one is used."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from rackyard.fabric.facts import GpuFact, HostFact, NicFact, Source
 from rackyard.findings import Finding, Severity, Verdict
@@ -30,7 +30,9 @@ _TRUST = (
 R = TypeVar("R", HostFact, GpuFact, NicFact)
 
 # What changes from one second to the next is no contradiction between two captures.
-_PASSING = frozenset({"pci_gen", "pci_width", "source", "labels", "tiers", "kernel"})
+_PASSING = frozenset({"pci_gen", "pci_width", "labels", "tiers", "kernel"})
+_OWN = 2
+"""Every fact begins with its node and its source, which are its own."""
 _NOTHING: tuple[object, ...] = ((), "")
 
 
@@ -43,7 +45,7 @@ def trust(reader: str) -> int:
     return len(_TRUST)
 
 
-def merge(records: Sequence[R], subject: str, findings: list[Finding], *, also: Sequence[str] = ()) -> R:
+def merge(records: Sequence[R], subject: Callable[[], str], findings: list[Finding], *, also: Sequence[str] = ()) -> R:
     """One record with every value that any of the records gives. Fields named in `also` may differ unreported."""
     if len(records) == 1:
         return records[0]
@@ -51,23 +53,26 @@ def merge(records: Sequence[R], subject: str, findings: list[Finding], *, also: 
     first = ordered[0]
     names = first.__struct_fields__
     values = list(astuple(first))
-    given_by = [first] * len(values)
+    given_by: dict[str, R] = {}
+    changed: dict[str, object] = {}
     for record in ordered[1:]:
         for place, other in enumerate(astuple(record)):
-            value = values[place]
-            if other is None or other == value or other in _NOTHING:
+            if other is None or place < _OWN or other in _NOTHING:
                 continue
+            name, value = names[place], values[place]
             if value is None or value in _NOTHING:
-                values[place] = other
-                given_by[place] = record
-            elif names[place] not in _PASSING and names[place] not in also:
-                if names[place] == "links":
+                values[place] = changed[name] = other
+                given_by[name] = record
+            elif other != value and name not in _PASSING and name not in also:
+                if name == "links":
                     # A tool that still answers hides what another one sees: the fewer links are the true ones.
-                    values[place] = min(value, other)
-                what = f"{names[place].replace('_', ' ')}: {_said(given_by[place], value)}, {_said(record, other)}"
-                sources = (given_by[place].source, record.source)
-                findings.append(contradiction(subject, f"{what}; {values[place]} is used", sources))
-    return type(first)(**dict(zip(names, values, strict=True)))
+                    values[place] = changed[name] = min(value, other)
+                giver = given_by.get(name, first)
+                what = f"{name.replace('_', ' ')}: {_said(giver, value)}, {_said(record, other)}"
+                findings.append(
+                    contradiction(subject(), f"{what}; {values[place]} is used", (giver.source, record.source))
+                )
+    return replace(first, **changed)
 
 
 def _said(record: R, value: object) -> str:
