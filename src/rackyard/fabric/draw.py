@@ -1,10 +1,11 @@
 """A site drawn in text for a terminal of 80 columns: racks with their trays, and the rail matrix."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rackyard.fabric.model import Health, Leaf, Nic, Node, Rack, Site
+from rackyard.fabric.model import Health, Nic, Node, Rack, Site
+from rackyard.fabric.railmatrix import Cell, rail_matrix
 
 COLUMNS = 80
 
@@ -112,40 +113,28 @@ def _tray(node: Node | None, marks: Marks) -> str:
 
 def rails(site: Site, marks: Marks = SIGNS) -> list[str]:
     """The rail matrix: for each rack and rail how many NICs are up of those on the leaf, and the leaf's uplinks."""
-    numbers = sorted({leaf.rail for leaf in site.leaves} | set(site.rails()))
-    on_leaf: dict[str, list[Nic]] = defaultdict(list)
-    for node in site.nodes:
-        for nic in node.nics:
-            on_leaf[nic.leaf].append(nic)
-    leaves: dict[tuple[str, int], list[Leaf]] = defaultdict(list)
-    for leaf in site.leaves:
-        leaves[leaf.rack, leaf.rail].append(leaf)
-    usual = Counter(leaf.uplinks for leaf in site.leaves).most_common(1)
-    whole = usual[0][0] if usual else 0
-    racks_with = [rack for rack in site.racks if any((rack.name, rail) in leaves for rail in numbers)]
-    name_width = max([4, *(len(rack.name) for rack in racks_with)])
-    width = max(8, min(12, (COLUMNS - name_width - 2) // max(len(numbers), 1)))
-    title = "".join(f"{_rail(rail):<{width}}" for rail in numbers)
+    matrix = rail_matrix(site)
+    name_width = max([4, *(len(rack) for rack in matrix.rows)])
+    width = max(8, min(12, (COLUMNS - name_width - 2) // max(len(matrix.rails), 1)))
+    title = "".join(f"{_rail(rail):<{width}}" for rail in matrix.rails)
     lines = [f"{'rack':<{name_width}}  {title}".rstrip()]
-    for rack in racks_with:
-        cells = [_leaves(leaves.get((rack.name, rail), ()), on_leaf, whole, marks) for rail in numbers]
-        lines.append(f"{rack.name:<{name_width}}  " + "".join(f"{cell:<{width}}" for cell in cells).rstrip())
-    lines += ["", f"NICs up / on the leaf {marks.up} uplinks; ! less than {whole}, the usual number of uplinks"]
-    return [*lines, f"{marks.none} no leaf on that rail"]
+    for rack, leaves in matrix.rows.items():
+        cells = [_cells(leaves.get(rail, ()), marks) for rail in matrix.rails]
+        lines.append(f"{rack:<{name_width}}  " + "".join(f"{cell:<{width}}" for cell in cells).rstrip())
+    usual = f"! less than {matrix.usual}, the usual number of uplinks"
+    return [*lines, "", f"NICs up / on the leaf {marks.up} uplinks; {usual}", f"{marks.none} no leaf on that rail"]
 
 
 def _rail(rail: int) -> str:
     return "mixed" if rail < 0 else f"rail {rail}"
 
 
-def _leaves(leaves: Iterable[Leaf], on_leaf: dict[str, list[Nic]], whole: int, marks: Marks) -> str:
-    cells = []
-    for leaf in leaves:
-        nics = on_leaf[leaf.name]
-        up = sum(nic.health is Health.HEALTHY for nic in nics)
-        count = str(up) if up == len(nics) else f"{up}/{len(nics)}"
-        cells.append(f"{count}{marks.up}{leaf.uplinks}{'!' if leaf.uplinks < whole else ''}")
-    return " ".join(cells) or marks.none
+def _cells(cells: Iterable[Cell], marks: Marks) -> str:
+    words = []
+    for cell in cells:
+        count = str(cell.up) if cell.up == cell.nics else f"{cell.up}/{cell.nics}"
+        words.append(f"{count}{marks.up}{cell.uplinks}{'!' if cell.short else ''}")
+    return " ".join(words) or marks.none
 
 
 def rack(site: Site, name: str, marks: Marks = SIGNS) -> list[str]:

@@ -7,7 +7,8 @@ from importlib.resources import files
 
 import jinja2
 
-from rackyard.fabric import Health, Leaf, Nic, Node, Rack, Site
+from rackyard.fabric import Health, Node, Rack, Site
+from rackyard.fabric.railmatrix import Cell, rail_matrix
 from rackyard.findings import Finding, Severity, Verdict
 
 _RACK, _ROW, _ACROSS = 150, 16, 6
@@ -100,7 +101,7 @@ def page(site: Site, findings: Sequence[Finding] = ()) -> str:
     """The picture, the rail matrix and the findings as one self-contained HTML page."""
     env = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = env.from_string((files("rackyard.report") / "templates" / "topology.html").read_text())
-    rails, rows = rail_matrix(site)
+    rails, rows = rail_table(site)
     failed = [one for one in findings if one.verdict is Verdict.FAIL]
     order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
     return template.render(
@@ -113,38 +114,24 @@ def page(site: Site, findings: Sequence[Finding] = ()) -> str:
     )
 
 
-Cell = tuple[str, str]
-"""Text and class of one cell of the matrix."""
+Words = tuple[str, str]
+"""Text and class of one cell of the rail table."""
 
 
-def rail_matrix(site: Site) -> tuple[list[int], list[tuple[str, list[Cell]]]]:
+def rail_table(site: Site) -> tuple[tuple[int, ...], list[tuple[str, list[Words]]]]:
     """The rails, and for each rack with leaves a cell for each rail."""
-    rails = sorted({leaf.rail for leaf in site.leaves})
-    on_leaf: dict[str, list[Nic]] = defaultdict(list)
-    for node in site.nodes:
-        for nic in node.nics:
-            on_leaf[nic.leaf].append(nic)
-    leaves: dict[tuple[str, int], list[Leaf]] = defaultdict(list)
-    for leaf in site.leaves:
-        leaves[leaf.rack, leaf.rail].append(leaf)
-    whole = max((leaf.uplinks for leaf in site.leaves), default=0)
+    matrix = rail_matrix(site)
     rows = []
-    for rack in site.racks:
-        own = [leaves.get((rack.name, rail), []) for rail in rails]
-        if any(own):
-            # A rack is to have a leaf on the rails that its own HCAs are for, not on those of other machines.
-            wanted = max((len(node.nics) for node in site.nodes_in_rack(rack.name)), default=0)
-            nothing = [("no leaf", "bad") if rail < wanted else ("", "") for rail in rails]
-            cells = [_cell(found, on_leaf, whole) if found else nothing[at] for at, found in enumerate(own)]
-            rows.append((rack.name, cells))
-    return rails, rows
+    for rack, leaves in matrix.rows.items():
+        # A rack is to have a leaf on the rails that its own HCAs are for, not on those of other machines.
+        wanted = matrix.wanted.get(rack, 0)
+        rows.append((rack, [_words(leaves.get(rail, ()), rail < wanted) for rail in matrix.rails]))
+    return matrix.rails, rows
 
 
-def _cell(leaves: Sequence[Leaf], on_leaf: dict[str, list[Nic]], whole: int) -> Cell:
-    words, good = [], True
-    for leaf in leaves:
-        nics = on_leaf[leaf.name]
-        up = sum(nic.health is Health.HEALTHY for nic in nics)
-        good = good and up == len(nics) and leaf.uplinks == whole
-        words.append(f"{leaf.name}: {up}/{len(nics)} NICs up, {leaf.uplinks} uplinks")
+def _words(cells: Sequence[Cell], wanted: bool) -> Words:
+    if not cells:
+        return ("no leaf", "bad") if wanted else ("", "")
+    words = [f"{cell.leaf}: {cell.up}/{cell.nics} NICs up, {cell.uplinks} uplinks" for cell in cells]
+    good = all(cell.up == cell.nics and not cell.short for cell in cells)
     return "; ".join(words), "" if good else "warn"

@@ -1,7 +1,7 @@
 """From facts to a site."""
 
-from rackyard.fabric.discover.fromsite import facts_of, restated
+from rackyard.fabric.discover.fromsite import restated
 from rackyard.fabric.discover.merge import Discovered, merge
 from rackyard.fabric.discover.run import discover
 
-__all__ = ["Discovered", "discover", "facts_of", "merge", "restated"]
+__all__ = ["Discovered", "discover", "merge", "restated"]

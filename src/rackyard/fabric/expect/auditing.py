@@ -1,7 +1,7 @@
 """The audit: every rule, in the order in which a person would look."""
 
 from rackyard.fabric.bulk import uncollected
-from rackyard.fabric.discover import Discovered, facts_of
+from rackyard.fabric.discover import Discovered
 from rackyard.fabric.expect import (
     cable_rate,
     domains,
@@ -25,6 +25,7 @@ from rackyard.fabric.expect.rails import CableRule
 from rackyard.fabric.expect.rules import Rule
 from rackyard.fabric.facts import Facts
 from rackyard.fabric.model import Site
+from rackyard.fabric.sitefacts import facts_of
 from rackyard.findings import Finding, Verdict
 
 RULES: tuple[Rule, ...] = (

@@ -8,10 +8,10 @@ from typing import Literal
 import msgspec
 
 from rackyard.errors import SpecError, Where
-from rackyard.fabric.discover.fromsite import facts_of
 from rackyard.fabric.facts import Facts
 from rackyard.fabric.model import Leaf, Node, Provenance, Rack, Site, Spine
 from rackyard.fabric.readers.reader import MAX_BYTES, Capture, Reader
+from rackyard.fabric.sitefacts import facts_of
 
 NAME = "site-json"
 
