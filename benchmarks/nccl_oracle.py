@@ -313,11 +313,15 @@ def main() -> int:
     parser.add_argument("--version", choices=sorted(FOLDERS), action="append")
     parser.add_argument("--list", action="store_true", help="show every difference")
     arguments = parser.parse_args()
+    if not (arguments.corpus / "nccl_oracle").is_dir():
+        # Nothing compared is no agreement.
+        sys.exit(f"no oracle at {arguments.corpus}: give the corpus' topology folder with --corpus")
     differs = False
     for version in arguments.version or sorted(FOLDERS):
         print(f"NCCL {version}")
         for kind, tally in agreement(arguments.corpus, version).items():
-            print(f"  {kind:12} {tally.equal:7} of {tally.total:7}  {100 * tally.share:6.2f} %")
+            share = f"{100 * tally.share:6.2f} %" if tally.total else "not in these results"
+            print(f"  {kind:12} {tally.equal:7} of {tally.total:7}  {share}")
             differs = differs or tally.equal < tally.total
             for text in tally.differences if arguments.list else []:
                 print(f"    {text}")

@@ -98,7 +98,8 @@ def node_by_name(file: Path, given: Path) -> str:
     """
     if given != file and file.parent != given:
         return file.parent.name
-    return file.name.split(".", 1)[0]
+    name = file.name.split(".", 1)[0]
+    return file.stem if name.isdecimal() else name  # 10.0.0.7.txt is of an address, not of a host called 10
 
 
 def discovered(given: "Sequence[Path] | Sequence[Capture]", name: str) -> "Discovered":
@@ -169,7 +170,7 @@ def _load(capture: "Capture") -> "Site":
 def _is_site_yaml(capture: "Capture") -> bool:
     from rackyard.fabric.readers.reader import head_of
 
-    head = head_of(capture).removeprefix("\ufeff")
+    head = head_of(capture)
     keys = {line.split(":", 1)[0].strip("'\" ") for line in head.splitlines() if line[:1].isalpha() and ":" in line}
     return bool(keys & _SITE_KEYS or {"name", "nodes"} <= keys) and not _is_known(capture)
 

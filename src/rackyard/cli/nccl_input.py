@@ -85,10 +85,10 @@ def loaded(file: Path | None, node: "Node | None", version: "Version") -> Loaded
             raise UsageError("nothing to look at", fix="give a topology file, or --node NAME (and --site FILE)")
         return Loaded(load(system(node), hardware_of(node), version), f"node {node.name}")
     data = read_bytes(file)
-    root = parse(data, str(file), version, max_nodes=MOST_NODES).root
     if node is not None:
         root = parse(data, str(file), version).root
         return Loaded(load(root, hardware_of(node), version), f"{file} on node {node.name}")
+    root = parse(data, str(file), version, max_nodes=MOST_NODES).root
     if root is None:
         raise UsageError(
             "the file has no <system> element",

@@ -11,6 +11,7 @@ from rackyard.cli.nccl_input import find_node, loaded, nccl_option, node_option,
 
 if TYPE_CHECKING:
     from rackyard.nccl.graphs import Graph
+    from rackyard.nccl.predict import Prediction
     from rackyard.nccl.search_graphs import Graphs
     from rackyard.nccl.topology import System
 
@@ -36,10 +37,11 @@ def paths(
     from rackyard.nccl.paths_compute import compute, sized
     from rackyard.nccl.system_print import printed
 
-    chosen = loaded(file, find_node(site, node, state) if node else None, version_of(version))
+    rules = version_of(version)
+    chosen = loaded(file, find_node(site, node, state) if node else None, rules)
     if chosen.note:
         click.echo(f"note: {chosen.note}", err=True)
-    computed = compute(chosen.root, version_of(version), file=chosen.name)
+    computed = compute(chosen.root, rules, file=chosen.name)
     system = sized(computed).system
     if log:
         click.echo("\n".join(printed(system)))
@@ -114,14 +116,15 @@ def graphs(
     """
     import sys
 
-    from rackyard.cli.findings import exit_by, plain_finding, show_findings
+    from rackyard.cli.findings import exit_by, plain_finding
     from rackyard.findings import Verdict
     from rackyard.nccl.predict import MAX_STEPS, predict
 
-    chosen = loaded(file, find_node(site, node, state) if node else None, version_of(version))
+    rules = version_of(version)
+    chosen = loaded(file, find_node(site, node, state) if node else None, rules)
     if chosen.note:
         click.echo(f"note: {chosen.note}", err=True)
-    made = predict(chosen.root, version_of(version), file=chosen.name, max_steps=max_steps or MAX_STEPS)
+    made = predict(chosen.root, rules, file=chosen.name, max_steps=max_steps or MAX_STEPS)
     if write is not None:
         from rackyard.cli.write import write_file
         from rackyard.nccl.graphxml import write_graphs
@@ -134,25 +137,27 @@ def graphs(
         "two": _plain_graphs(made.two),
         "findings": [plain_finding(one) for one in made.findings],
     }
-
-    def table() -> None:
-        click.echo(f"predicted for NCCL {version}: GB/s a channel as NCCL counts them, not measured")
-        rows = [
-            (scope, *_row(graph))
-            for scope, found in (("within", made.one), ("across two", made.two))
-            for graph in found.found.values()
-        ]
-        if rows:
-            print_table(["", "graph", "channels", "intra", "inter", "paths", "total intra", "total inter"], rows)
-        if channels:
-            _show_channels(made.one)
-        click.echo("")
-        show_findings(made.findings)
-
-    emit(output, data, table)
+    emit(output, data, lambda: _show_graphs(made, version, channels))
     exit_by(made.findings)
     if any(one.verdict is Verdict.UNKNOWN for one in made.findings):
         sys.exit(1)
+
+
+def _show_graphs(made: "Prediction", version: str, channels: bool) -> None:
+    from rackyard.cli.findings import show_findings
+
+    click.echo(f"predicted for NCCL {version}: GB/s a channel as NCCL counts them, not measured")
+    rows = [
+        (scope, *_row(graph))
+        for scope, found in (("within", made.one), ("across two", made.two))
+        for graph in found.found.values()
+    ]
+    if rows:
+        print_table(["", "graph", "channels", "intra", "inter", "paths", "total intra", "total inter"], rows)
+    if channels:
+        _show_channels(made.one)
+    click.echo("")
+    show_findings(made.findings)
 
 
 def _row(graph: "Graph") -> tuple[Any, ...]:

@@ -80,9 +80,10 @@ def lint(files: tuple[Path, ...], version: str, verbose: bool, output: str) -> N
     from rackyard.cli.findings import exit_by, plain_finding, show_findings
     from rackyard.nccl import lint as check
 
+    rules = version_of(version)
     findings: list[Finding] = []
     for file in files:
-        findings += check(read_bytes(file), str(file), version_of(version))
+        findings += check(read_bytes(file), str(file), rules)
     emit(output, [plain_finding(one) for one in findings], lambda: show_findings(findings, passed=verbose))
     exit_by(findings)
 
@@ -126,10 +127,11 @@ def show(file: Path | None, version: str, site: Path | None, node: str | None, s
     from rackyard.nccl.paths_compute import compute, sized
     from rackyard.nccl.system_print import printed_tree
 
-    chosen = loaded(file, find_node(site, node, state) if node else None, version_of(version))
+    rules = version_of(version)
+    chosen = loaded(file, find_node(site, node, state) if node else None, rules)
     if chosen.note:
         click.echo(f"note: {chosen.note}", err=True)
-    for line in printed_tree(sized(compute(chosen.root, version_of(version), file=chosen.name)).system):
+    for line in printed_tree(sized(compute(chosen.root, rules, file=chosen.name)).system):
         click.echo(line)
 
 
@@ -150,8 +152,9 @@ def diff(before: Path, after: Path, version: str, volatile: bool, output: str) -
     from rackyard.nccl.element import Element
     from rackyard.nccl.xmlread import parse as read
 
+    rules = version_of(version)
     one, two = (
-        read(read_bytes(file), str(file), version_of(version), max_nodes=MOST_NODES).root or Element("system")
+        read(read_bytes(file), str(file), rules, max_nodes=MOST_NODES).root or Element("system")
         for file in (before, after)
     )
     found = compare(one, two, volatile=volatile)

@@ -11,13 +11,12 @@ from typing import Any
 from uuid import UUID
 
 from rackyard.errors import UsageError
-from rackyard.fabric.facts import Facts, GpuFact, HostFact, Source
+from rackyard.fabric.facts import FABRIC_STATES, Facts, GpuFact, HostFact, Source
 from rackyard.fabric.readers.smi_fields import bus_id
 from rackyard.findings import Evidence, Finding, Severity, Verdict
 
 NAME = "nvml"
 
-_STATES = ("not-supported", "not-started", "in-progress", "completed")
 _SUMMARIES = (None, "healthy", "unhealthy", "limited-capacity")
 _ACTIVE = 1
 """NVML_NVLINK_STATE_ACTIVE; 0 is inactive, 2 asleep, 3 up without traffic."""
@@ -116,7 +115,7 @@ def _fabric(ask: _Asker, handle: Any) -> dict[str, Any]:
     info = ask.filled("nvmlDeviceGetGpuFabricInfoV", handle, "c_nvmlGpuFabricInfo_v3_t", "c_nvmlGpuFabricInfo_v2_t")
     if info is None:
         return {}
-    said: dict[str, Any] = {"fabric_state": _STATES[info.state] if info.state < len(_STATES) else None}
+    said: dict[str, Any] = {"fabric_state": FABRIC_STATES[info.state] if info.state < len(FABRIC_STATES) else None}
     if said["fabric_state"] == "completed":  # nvml.h: the rest only counts once the probe is complete
         summary = int(getattr(info, "healthSummary", 0))
         said |= {

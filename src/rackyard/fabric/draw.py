@@ -45,9 +45,10 @@ ASCII = Marks("o", "!", "x", "?", "c", "^", ".")
 
 def racks(site: Site, marks: Marks = SIGNS) -> list[str]:
     """Racks side by side, top slot first: a tray is a row of GPU signs, and the node's own sign when it is not well."""
-    nodes: dict[str, dict[int, Node]] = defaultdict(dict)
-    for rack in site.racks:
-        nodes[rack.name] = _places(site.nodes_in_rack(rack.name))
+    in_rack: dict[str, list[Node]] = defaultdict(list)
+    for node in site.nodes:
+        in_rack[node.rack].append(node)
+    nodes = {rack.name: _places(in_rack[rack.name]) for rack in site.racks}
     cells = [max((len(node.gpus) for node in nodes[rack.name].values()), default=4) + 2 for rack in site.racks]
     widths = [
         max(cell, len(rack.name), len(rack.switch_trays)) + 2 for rack, cell in zip(site.racks, cells, strict=True)

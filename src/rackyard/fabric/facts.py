@@ -65,12 +65,16 @@ class CpuFact(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     model: int | None = None
 
 
+FABRIC_STATES = ("not-supported", "not-started", "in-progress", "completed")
+"""Words for NVML_GPU_FABRIC_STATE_* (nvml.h), by number."""
+
+
 class GpuFact(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One GPU. It is known by `uuid`, `pci` (lower case, `dddd:bb:dd.f`) or `index`; at least one of them is given.
 
     `links` counts NVLinks that are up, `links_seen` those that were reported at all; `link_gbps` is GB/s a link and
-    direction. `fabric_state` is one of not-supported, not-started, in-progress, completed; `health_mask` as NVML packs
-    it. `memory_mib` in MiB; `pci_*` are PCI generations and lane counts.
+    direction. `fabric_state` is one of FABRIC_STATES; `health_mask` as NVML packs it. `memory_mib` in MiB; `pci_*` are
+    PCI generations and lane counts.
     """
 
     node: str

@@ -7,6 +7,7 @@ configuration field), not 0.
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 NOT_SUPPORTED = "not supported"
 
@@ -116,6 +117,22 @@ def faults(mask: int) -> tuple[str, ...]:
 def healthy(mask: int) -> bool | None:
     """Whether the mask reports no fault; None when it reports nothing at all."""
     return not faults(mask) if mask & 0xFFFF else None
+
+
+@lru_cache(maxsize=256)
+def summary_good(summary: str | None) -> bool | None:
+    """Whether the health summary says healthy; None when it says nothing."""
+    word = letters(summary or "")
+    return None if word in ("", "na", "notsupported") else word == "healthy"
+
+
+@lru_cache(maxsize=256)
+def status_good(status: str | None) -> bool | None:
+    """Whether the status of the registration with the fabric (an nvmlReturn_t in words) is success; None when nobody
+    said.
+    """
+    word = letters(status or "")
+    return None if word in ("", "na", "none", "unknown") else word in ("success", "nvmlsuccess", "0")
 
 
 def mask_of_words(rows: Mapping[str, str]) -> int | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rackyard.fabric import kinds
 from rackyard.fabric.labelkeys import Fact, LabelKey
-from rackyard.fabric.model import UNPLACED, Gpu, Health, Node, Site
+from rackyard.fabric.model import UNPLACED, Gpu, Health, Node, Site, is_zero
 
 Said = dict[tuple[Fact, int | None], str]
 """What is known of one node: by fact, and by rail or tier where there is one for each."""
@@ -91,8 +91,7 @@ def _domain(node: Node) -> str:
     UUID of zeros, which many nodes report without sharing anything, and for a node whose domain is only itself though
     it is not known to be a server: nobody has asked its fabric.
     """
-    uuid = node.domain.cluster_uuid
-    if not uuid.strip("0-") or (uuid.startswith("node:") and node.kind != "hgx"):
+    if is_zero(node.domain.cluster_uuid) or (node.domain.is_own and node.kind != "hgx"):
         return ""
     return str(node.domain).replace(":", ".", 1)
 

@@ -51,6 +51,16 @@ class DomainKey:
     def __str__(self) -> str:
         return f"{self.cluster_uuid}.{self.clique_id}"  # as in the label nvidia.com/gpu.clique
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is one server's own, shared with no other."""
+        return self.cluster_uuid.startswith("node:")
+
+
+def is_zero(cluster_uuid: str | None) -> bool:
+    """Whether a cluster UUID says that the GPU is of no NVLink domain beyond its node: all zeros, or nothing."""
+    return not (cluster_uuid or "").strip("0-")
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:

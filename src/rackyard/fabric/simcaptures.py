@@ -11,9 +11,10 @@ import tarfile
 from collections import defaultdict
 from collections.abc import Iterator
 
+from rackyard.fabric.discover.run import SIMULATED
 from rackyard.fabric.model import Gpu, Health, Leaf, Nic, Node, Site
 
-NOTE = "simulated by rackyard"
+NOTE = SIMULATED.decode()
 
 _LINK_GBPS = "50 GB/s"  # NVLink 5, one direction: 100 GB/s both ways (facts/topology.md §3)
 _SPEEDS = {800: "XDR", 400: "NDR", 200: "HDR", 100: "EDR"}
@@ -50,7 +51,7 @@ def bundle(node: Node) -> bytes:
 
 def query_gpu(node: Node) -> str:
     """`nvidia-smi --query-gpu=… --format=csv` of a node."""
-    shared = not node.domain.cluster_uuid.startswith("node:")
+    shared = not node.domain.is_own
     state = ("Completed", "Success") if shared else ("N/A", "N/A")
     uuid = node.domain.cluster_uuid if shared else "N/A"
     clique = node.domain.clique_id if shared else "N/A"
@@ -194,7 +195,7 @@ def kube_nodes(site: Site) -> str:
     items = []
     for node in site.nodes:
         labels = {"kubernetes.io/hostname": node.name}
-        if not node.domain.cluster_uuid.startswith("node:"):
+        if not node.domain.is_own:
             labels["nvidia.com/gpu.clique"] = str(node.domain)
         status = "False" if node.health is Health.DOWN else "True"
         items.append(

@@ -40,7 +40,7 @@ _STATES = {Health.HEALTHY: "ACTIVE", Health.DEGRADED: None, Health.DOWN: "DOWN",
 
 
 def _host(node: Node, source: Source) -> HostFact:
-    shared = not node.domain.cluster_uuid.startswith("node:")
+    shared = not node.domain.is_own
     return HostFact(
         node=node.name,
         source=source,
@@ -62,7 +62,7 @@ def _gpu(node: Node, gpu: Gpu, source: Source) -> GpuFact:
         index=gpu.index,
         pci=gpu.pci or None,
         uuid=gpu.uuid or None,
-        product=f"NVIDIA {gpu.kind}",
+        product=f"NVIDIA {gpu.kind}" if gpu.kind not in ("", "unknown") else None,
         memory_mib=round(gpu.memory_gib * 1024) or None,
         numa=None if gpu.numa < 0 else gpu.numa,
         links=None if gpu.nvlinks < 0 else gpu.nvlinks,

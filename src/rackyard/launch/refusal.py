@@ -7,6 +7,8 @@ from rackyard.fabric import Site
 from rackyard.findings import Finding, Severity, Verdict
 
 _WORD = re.compile(r"[\w.\-]+")
+_CUT = re.compile(r" and \d+ more\b")
+"""How a finding ends a list of names that it does not finish (`fabric.expect.words.listed`)."""
 
 
 def refusals(
@@ -14,7 +16,8 @@ def refusals(
 ) -> tuple[Finding, ...]:
     """The errors that stand in the way of a job on `nodes`; rules named in `accepted` do not.
 
-    A finding concerns the nodes that its subject names; else the racks or leaves it names; else the whole site.
+    A finding concerns the nodes that its subject names; else, and where it names some of them only, the racks or leaves
+    it names; else the whole site.
     """
     wanted = frozenset(nodes)
     racks = {site.node(name).rack for name in wanted}
@@ -26,14 +29,13 @@ def refusals(
         if finding.verdict is Verdict.FAIL
         and finding.severity is Severity.ERROR
         and finding.rule not in accepted
-        and _concerns(frozenset(_WORD.findall(finding.subject)), site, wanted, (places, racks | leaves))
+        and _concerns(finding.subject, site, wanted, (places, racks | leaves))
     )
 
 
-def _concerns(
-    words: frozenset[str], site: Site, nodes: frozenset[str], places: tuple[Collection[str], Collection[str]]
-) -> bool:
-    named = [word for word in words if site.has_node(word)]
+def _concerns(subject: str, site: Site, nodes: frozenset[str], places: tuple[Collection[str], Collection[str]]) -> bool:
+    words = frozenset(_WORD.findall(subject))
+    named = [] if _CUT.search(subject) else [word for word in words if site.has_node(word)]
     if named:
         return not nodes.isdisjoint(named)
     everywhere, ours = places

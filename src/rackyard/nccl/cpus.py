@@ -4,7 +4,7 @@ Source: NCCL 2.30.7, ``src/graph/topo.cc`` and ``topo.h``; Intel models are thos
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rackyard.nccl.element import Element
 from rackyard.nccl.linktypes import LOC_BW, UNDEF
@@ -17,7 +17,7 @@ INTEL_BDW, INTEL_SKL, INTEL_SRP, INTEL_ERP = 1, 2, 3, 4
 ZHAOXIN_YONGFENG = 1
 
 _ARCHES = {"x86_64": ARCH_X86, "arm64": ARCH_ARM, "ppc64": ARCH_POWER}
-_VENDORS = {
+VENDORS = {
     "GenuineIntel": VENDOR_INTEL,
     "AuthenticAMD": VENDOR_AMD,
     "CentaurHauls": VENDOR_ZHAOXIN,
@@ -46,7 +46,7 @@ def identify(cpu: CpuNode, element: Element, need: Needed, need_int: NeededInt, 
     cpu.arch = prefix_of(need(element, "arch"), _ARCHES, 0)
     if cpu.arch != ARCH_X86:
         return
-    cpu.vendor = prefix_of(need(element, "vendor"), _VENDORS, 0)
+    cpu.vendor = prefix_of(need(element, "vendor"), VENDORS, 0)
     if cpu.vendor == VENDOR_AMD and not amd_family:
         return
     if cpu.vendor in (VENDOR_INTEL, VENDOR_AMD, VENDOR_ZHAOXIN):
@@ -78,6 +78,11 @@ def inter_cpu_bw(cpu: CpuNode) -> float:
     if cpu.vendor == VENDOR_ZHAOXIN:
         return 9.0 if cpu.model == ZHAOXIN_YONGFENG else 6.0
     return LOC_BW
+
+
+def is_amd(cpus: Sequence[CpuNode]) -> bool:
+    """Whether the first CPU, which stands for all, is AMD's."""
+    return bool(cpus) and cpus[0].arch == ARCH_X86 and cpus[0].vendor == VENDOR_AMD
 
 
 def affinity(text: str) -> int:

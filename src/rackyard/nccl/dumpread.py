@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from rackyard.fabric.facts import CpuFact, Facts, GpuFact, NicFact, Source
 from rackyard.fabric.readers.reader import Capture, Reader
+from rackyard.nccl.cpus import ranges
 from rackyard.nccl.element import Element
 from rackyard.nccl.numbers import c_int
 from rackyard.nccl.version import NEWEST
@@ -69,7 +70,10 @@ def _take(element: Element, parent: str, host: tuple[str, int], source: Source, 
                 pci=parent.lower() or None,
                 index=c_int(attrs["dev"]) if "dev" in attrs else None,
                 numa=numa,
-                links=sum(max(0, c_int(link.attrs.get("count", "0"))) for link in links),
+                # NCCL writes every link into a dump, where GPUs have a rank; a file for it may leave links out.
+                links=sum(max(0, c_int(link.attrs.get("count", "0"))) for link in links)
+                if links or "rank" in attrs
+                else None,
             )
         )
     elif element.name == "net" and "name" in attrs:
@@ -101,14 +105,7 @@ def cpu_list(affinity: str) -> str:
     mask = 0
     for group in groups:
         mask = mask << 32 | int(group or "0", 16)
-    spans, at = [], 0
-    while mask >> at:
-        skip = ((mask >> at) & -(mask >> at)).bit_length() - 1
-        start = at + skip
-        length = (~(mask >> start) & ((mask >> start) + 1)).bit_length() - 1
-        spans.append(f"{start}-{start + length - 1}" if length > 1 else str(start))
-        at = start + length
-    return ",".join(spans)
+    return ranges(mask)
 
 
 READER = Reader(NAME, _knows, read)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from rackyard.errors import UsageError
 from rackyard.fabric.model import Cpu, Gpu, Node
+from rackyard.nccl.cpus import VENDORS
 from rackyard.nccl.element import Element
 from rackyard.nccl.generatehost import C2C_LINKS, COMPUTE, affinity
 from rackyard.nccl.generatepci import bus_id, link_of, way_up
@@ -23,7 +24,6 @@ _ARCHES = {
     "ppc64": "ppc64",
     "ppc64le": "ppc64",
 }
-_VENDORS = ("GenuineIntel", "AuthenticAMD", "CentaurHauls", "  Shanghai  ")
 _NO_TREE = "<!-- No PCI tree was known: bridges are left out, and all devices of a NUMA node are equally near. -->\n"
 
 
@@ -98,7 +98,7 @@ def _cpu_attributes(cpu: Cpu) -> dict[str, str]:
     if arch is None:
         return attrs
     attrs["arch"] = arch
-    if arch == "x86_64" and cpu.vendor in _VENDORS:
+    if arch == "x86_64" and cpu.vendor in VENDORS:
         attrs["vendor"] = cpu.vendor
         if cpu.family >= 0 and cpu.model >= 0:
             attrs |= {"familyid": str(cpu.family), "modelid": str(cpu.model)}

@@ -5,6 +5,7 @@ import re
 
 from rackyard.errors import UsageError
 from rackyard.fabric.model import Gpu, Nic, Node
+from rackyard.fabric.readers.sysfs_values import generation
 from rackyard.nccl.generatepci import bus_id
 from rackyard.nccl.hardware import Hardware, HostCpu, HostGpu, HostNet
 
@@ -12,19 +13,6 @@ COMPUTE = {"A100": 80, "H100": 90, "H200": 90, "GH200": 90, "B200": 100, "GB200"
 """Ten times the compute capability (CUDA C Programming Guide; GB300 as in the published dump)."""
 C2C_LINKS = {"GB300": (44712, 5)}
 """MB/s per C2C link and number of links (published GB300 dump); other kinds are left for NCCL to ask."""
-_GENERATIONS = {
-    "2.5": 1,
-    "5": 2,
-    "5.0": 2,
-    "8": 3,
-    "8.0": 3,
-    "16": 4,
-    "16.0": 4,
-    "32": 5,
-    "32.0": 5,
-    "64": 6,
-    "64.0": 6,
-}
 
 
 def affinity(cpus: str) -> str:
@@ -61,14 +49,13 @@ def _gpu(node: Node, gpu: Gpu) -> HostGpu:
     busid = bus_id(gpu.pci)
     bandwidth, links = C2C_LINKS.get(gpu.kind, (0, 0))
     device = next((device for device in node.pci if bus_id(device.bdf) == busid), None)
-    generation = _GENERATIONS.get(device.link_speed.split(" ")[0], 0) if device else 0
     return HostGpu(
         busid,
         COMPUTE[gpu.kind],
         max(0, gpu.nvlinks),
         c2c_links=links,
         c2c_mbps=bandwidth,
-        pci_generation=generation,
+        pci_generation=(generation(device.link_speed) or 0) if device else 0,
         pci_width=device.link_width if device else 0,
     )
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from rackyard.nccl.cpus import VENDORS
 from rackyard.nccl.element import Element
 from rackyard.nccl.lintcontext import Context, Problem, Rule, shown
 from rackyard.nccl.numbers import c_int, c_unsigned_long
@@ -10,7 +11,7 @@ from rackyard.nccl.numbers import c_int, c_unsigned_long
 _GROUPS = re.compile(r"[0-9a-fA-F]{1,8}(?:,[0-9a-fA-F]{1,8})*", re.ASCII)
 _ARCHES = {"aarch64": "arm64", "arm": "arm64", "amd64": "x86_64", "x64": "x86_64", "i386": "x86_64"}
 _KNOWN_ARCHES = ("x86_64", "arm64", "ppc64")
-_VENDORS = ("GenuineIntel", "AuthenticAMD", "CentaurHauls", "  Shanghai  ")
+_VENDORS = tuple(VENDORS)
 _SAPPHIRE_RAPIDS, _EMERALD_RAPIDS = 143, 207
 _TOO_FAST = "5000 GB/s between CPUs, so that every path over two sockets looks free"
 

@@ -63,9 +63,7 @@ def _missing_on_link(ctx: Context, link: Element, key: str) -> Iterator[Problem]
         yield ctx.warn(link, text, 'write tclass="0x068000" for a switch, "0x030200" for a GPU')
     elif key != "target":
         yield ctx.error(link, f"{link.name} without {key}: init fails", f"write {key}, or drop the element")
-    elif link.get(
-        "tclass",
-    ) is None or (link.get("tclass") or "").startswith("0x03"):
+    elif link.attrs.get("tclass", GPU_CLASS).startswith(GPU_CLASS):
         text = "nvlink without target: NCCL crashes or init fails"
         yield ctx.error(link, text, 'write target="dddd:bb:dd.f"')
 

@@ -133,9 +133,7 @@ class Tree:
 
     def _complete_link(self, pci: Element) -> None:
         gpu = None
-        if pci.get(
-            "class",
-        ) in (None, "") or pci.attrs["class"].startswith(GPU_CLASS):
+        if (pci.get("class") or GPU_CLASS).startswith(GPU_CLASS):
             busid = (pci.get("busid") or "").lower()
             gpu = next((each for each in self.hardware.gpus if each.busid.lower() == busid), None)
         if "link_speed" not in pci.attrs:

@@ -8,7 +8,7 @@ two long integers of a little-endian machine; the bytes are put back in order he
 import re
 import uuid
 
-from rackyard.fabric.facts import Facts, GpuFact, HostFact, Source
+from rackyard.fabric.facts import FABRIC_STATES, Facts, GpuFact, HostFact, Source
 from rackyard.fabric.readers.reader import Capture, Reader, text_of
 
 NAME = "nccl-log"
@@ -24,7 +24,6 @@ _PLACE = re.compile(
     r"MNNVL rack serial (?P<serial>\S*) slot (?P<slot>\d{1,4}) tray (?P<tray>\d{1,4}) hostId (?P<host>\d{1,4})"
     r" peerType \d+ moduleId (?P<module>\d{1,4})"
 )
-_STATES = ("not-supported", "not-started", "in-progress", "completed")
 
 
 def _knows(head: str, file: str) -> bool:
@@ -59,7 +58,7 @@ def _gpu(prefix: re.Match[str], fabric: re.Match[str], place: re.Match[str] | No
         pci=bdf_of(int(fabric["bus"], 16)),
         cluster_uuid=cluster_uuid(int(fabric["one"], 16), int(fabric["two"], 16)),
         clique_id=int(fabric["clique"], 16),
-        fabric_state=_STATES[state] if state < len(_STATES) else None,
+        fabric_state=FABRIC_STATES[state] if state < len(FABRIC_STATES) else None,
         health_mask=int(fabric["mask"], 16) or None,
         chassis=(place["serial"] or None) if place else None,
         slot=int(place["slot"]) if place else None,

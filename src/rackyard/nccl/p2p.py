@@ -4,7 +4,7 @@ All settings are NCCL's defaults; CUDA peer access and shared memory are taken t
 in ``System.of_type``. Source: NCCL 2.30.7 and 2.29.7, ``src/graph/paths.cc``, ``src/transport/p2p.cc`` and ``shm.cc``.
 """
 
-from rackyard.nccl.cpus import ARCH_X86, VENDOR_AMD
+from rackyard.nccl.cpus import is_amd
 from rackyard.nccl.linktypes import GPU, NET, PATH_PXB, PATH_SYS
 from rackyard.nccl.paths import refused, row_of
 from rackyard.nccl.topology import Comm, DevNode, GpuNode, Peer, System
@@ -33,9 +33,7 @@ class P2p:
 
     def _level(self) -> int:
         """Worst path type for peer-to-peer: below the host bridge, but anything between two GPUs of an AMD host."""
-        cpus = self.system.cpus()
-        amd = bool(cpus) and cpus[0].arch == ARCH_X86 and cpus[0].vendor == VENDOR_AMD
-        return PATH_SYS if amd and len(self.system.devs()) <= AMD_PAIR else PATH_PXB
+        return PATH_SYS if is_amd(self.system.cpus()) and len(self.system.devs()) <= AMD_PAIR else PATH_PXB
 
     def same_host(self, one: int, other: int) -> bool:
         """Whether two GPUs' ranks are on one host."""
@@ -48,7 +46,7 @@ class P2p:
             return False
         one, other = self.first[here.rank], self.first[there.rank]
         row = self.system.rows[GPU][self.gpus[one].index]
-        self.relay(one, other)
+        self.relay(one, other)  # not used here, but NCCL looks for it and ends where there is none
         return row is not None and row.type[other] <= self.level
 
     def relay(self, one: int, other: int) -> int | None:

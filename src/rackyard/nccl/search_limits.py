@@ -5,7 +5,7 @@ Source of the rules: NCCL 2.30.7 and 2.29.7, `src/graph/search.cc` and `src/grap
 
 from dataclasses import dataclass
 
-from rackyard.nccl.cpus import ARCH_X86, VENDOR_AMD
+from rackyard.nccl.cpus import is_amd
 from rackyard.nccl.linktypes import GPU, NET, PATH_LOC, PATH_PIX, PATH_SYS
 from rackyard.nccl.paths_summary import split_nvlink
 from rackyard.nccl.speeds import speeds
@@ -40,7 +40,6 @@ def limits(system: System) -> Limits:
     min_sm = min(dev.sm for dev in devs if isinstance(dev, DevNode | GpuNode))
     min_intra, max_intra = (PATH_LOC, PATH_SYS) if system.count(GPU) == 1 else path_types(system, GPU)
     min_inter, max_inter = path_types(system, NET) if system.inter else (PATH_PIX, PATH_SYS)
-    cpus = system.cpus()
     return Limits(
         speeds=speeds(min_sm, inter=bool(system.inter), has_dev=system.has_dev),
         min_sm=min_sm,
@@ -51,7 +50,7 @@ def limits(system: System) -> Limits:
         min_inter=min_inter,
         # Balanced trees, used below sm 90, sometimes need a way back over the CPU.
         max_inter=PATH_SYS if min_sm < 90 else max_inter,
-        amd=bool(cpus) and cpus[0].arch == ARCH_X86 and cpus[0].vendor == VENDOR_AMD,
+        amd=is_amd(system.cpus()),
         split_nvlink=split_nvlink(system),
     )
 

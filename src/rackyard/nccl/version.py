@@ -101,5 +101,4 @@ class Version:
         return self >= Version(2, 31)
 
 
-OLDEST = Version(2, 18, 1)
 NEWEST = Version(2, 32, 0)

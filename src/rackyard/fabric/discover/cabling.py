@@ -31,7 +31,6 @@ class Uplink:
 
     port: str
     spine: str
-    spine_port: str
     source: Source
 
 
@@ -58,7 +57,7 @@ def cabling(
 ) -> Cabling:
     """Put the compute network together from cables (either end's word) and from what NICs heard over LLDP."""
     ports: dict[tuple[str, str], HostPort] = {}
-    links: dict[str, dict[str, tuple[str, str, Source]]] = defaultdict(dict)
+    links: dict[str, dict[str, tuple[str, Source]]] = defaultdict(dict)
     cables = list(cables)
     # A switch's own list is the better half: what HCAs say counts only of switches whose list was not read.
     read = {cable.a.owner for cable in cables if cable.a.kind == "switch"}
@@ -74,8 +73,8 @@ def cabling(
     tiers = _tiers(ports.values(), links)
     uplinks = {
         switch: tuple(
-            Uplink(port, far, far_port, source)
-            for port, (far, far_port, source) in sorted(ends.items(), key=lambda item: natural(item[0]))
+            Uplink(port, far, source)
+            for port, (far, source) in sorted(ends.items(), key=lambda item: natural(item[0]))
             if tiers.get(far, 99) > tiers.get(switch, 99)
         )
         for switch, ends in links.items()
@@ -87,15 +86,15 @@ def cabling(
 def _take(
     cable: CableFact,
     ports: dict[tuple[str, str], HostPort],
-    links: dict[str, dict[str, tuple[str, str, Source]]],
+    links: dict[str, dict[str, tuple[str, Source]]],
     names: HostNames,
 ) -> None:
     a, b = cable.a, cable.b
     if b is None:
         return
     if a.kind == "switch" and b.kind == "switch":
-        links[a.owner][_port(a)] = (b.owner, _port(b), cable.source)
-        links[b.owner].setdefault(_port(b), (a.owner, _port(a), cable.source))
+        links[a.owner][_port(a)] = (b.owner, cable.source)
+        links[b.owner].setdefault(_port(b), (a.owner, cable.source))
     elif a.kind == "switch" and b.kind == "hca":
         if (key := (a.owner, _port(a))) not in ports:
             ports[key] = _host_port(b, a, cable, names)
@@ -131,8 +130,8 @@ def _port(end: End) -> str:
     return _NUMBERS[end.port] if 0 <= end.port < 1024 else str(end.port)
 
 
-def _tiers(ports: Iterable[HostPort], links: Mapping[str, Mapping[str, tuple[str, str, Source]]]) -> dict[str, int]:
-    near: dict[str, set[str]] = {switch: {far for far, _, _ in ends.values()} for switch, ends in links.items()}
+def _tiers(ports: Iterable[HostPort], links: Mapping[str, Mapping[str, tuple[str, Source]]]) -> dict[str, int]:
+    near: dict[str, set[str]] = {switch: {far for far, _ in ends.values()} for switch, ends in links.items()}
     hosts = Counter(port.leaf for port in ports)
     # A management host or two on a spine do not make it a leaf.
     tiers = {leaf: 0 for leaf, count in hosts.items() if 8 * count >= len(links.get(leaf, ()))}

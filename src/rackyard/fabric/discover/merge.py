@@ -51,7 +51,7 @@ def merge(facts: Facts, name: str = "site", *, simulated: bool = False) -> Disco
     )
     wires = cables.cabling(facts.cables, facts.nics, facts.switches, names)
     hosts = {
-        node: merge_records(records, partial("node {}".format, node), findings)
+        node: _named(merge_records(records, partial("node {}".format, node), findings), names)
         for node, records in _by_node(facts.hosts, names).items()
     }
     gpu_facts = {node: gpus.merged_gpus(node, own, findings) for node, own in _by_node(facts.gpus, names).items()}
@@ -140,7 +140,7 @@ def _site(name: str, parts: Mapping[str, Parts], facts: Facts, network: _Network
 
 
 def _rack(name: str, nodes: Sequence[Node], nvmap: NvMap) -> Rack:
-    shared = Counter(node.domain for node in nodes if not node.domain.cluster_uuid.startswith("node:"))
+    shared = Counter(node.domain for node in nodes if not node.domain.is_own)
     domain: DomainKey | None = min(shared, key=lambda key: (-shared[key], key), default=None)
     healths = {gpu.health for node in nodes for gpu in node.gpus}
     if domain is None:

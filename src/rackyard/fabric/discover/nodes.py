@@ -8,13 +8,11 @@ from functools import lru_cache
 from rackyard.fabric.discover.gpus import gpu_of
 from rackyard.fabric.discover.records import contradiction
 from rackyard.fabric.facts import CpuFact, GpuFact, HostFact, PciFact, PciRows
-from rackyard.fabric.model import Cpu, DomainKey, Gpu, Health, Nic, Node, NodeKind, PciDevice
+from rackyard.fabric.model import Cpu, DomainKey, Gpu, Health, Nic, Node, NodeKind, PciDevice, is_zero
 from rackyard.findings import Finding
 
 Place = tuple[str, str]
 """What somebody knows of a node's place: `named` and its rack's name, or chassis, domain or leaves and their id."""
-
-ZERO_UUID = "00000000-0000-0000-0000-000000000000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +81,14 @@ def shared_domain(parts: Parts) -> DomainKey | None:
     told = Counter(
         (gpu.cluster_uuid, gpu.clique_id)
         for gpu in parts.gpus
-        if gpu.cluster_uuid not in (None, "", ZERO_UUID) and gpu.clique_id is not None
+        if not is_zero(gpu.cluster_uuid) and gpu.clique_id is not None
     )
     if told:
         uuid, clique = min(told, key=lambda key: (-told[key], str(key)))
         assert uuid is not None and clique is not None
         return DomainKey(uuid, clique)
     host = parts.host
-    if host and host.cluster_uuid not in (None, "", ZERO_UUID) and host.clique_id is not None:
+    if host and not is_zero(host.cluster_uuid) and host.clique_id is not None:
         assert host.cluster_uuid is not None
         return DomainKey(host.cluster_uuid, host.clique_id)
     return _of_block(host.block) if host and host.block else None
@@ -113,7 +111,8 @@ def node_of(parts: Parts, rack: str, domain: DomainKey) -> Node:
     """The node as a site holds it."""
     tree = _tree_of(parts)
     numa = {device.bdf: device.numa for device in tree}
-    gpus = tuple(gpu_of(place, fact, numa.get(fact.pci or "")) for place, fact in enumerate(parts.gpus))
+    linked = any(fact.links for fact in parts.gpus)
+    gpus = tuple(gpu_of(place, fact, numa.get(fact.pci or ""), linked) for place, fact in enumerate(parts.gpus))
     cordoned = (parts.host and parts.host.cordoned) or ""
     return Node(
         name=parts.name,
@@ -133,7 +132,7 @@ def node_of(parts: Parts, rack: str, domain: DomainKey) -> Node:
 
 
 def _kind(gpus: tuple[Gpu, ...], domain: DomainKey) -> NodeKind:
-    if gpus and gpus[0].kind == "unknown" and len(gpus) == 4 and not domain.cluster_uuid.startswith("node:"):
+    if gpus and gpus[0].kind == "unknown" and len(gpus) == 4 and not domain.is_own:
         return "nvl72-tray"  # an older capture that names no product
     if not gpus:
         return "unknown"

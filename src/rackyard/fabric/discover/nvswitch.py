@@ -5,10 +5,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rackyard.fabric.facts import NvEnd, NvPortFact
+from rackyard.fabric.healthmask import letters
 from rackyard.fabric.model import Health, NvCable, SwitchTray
 
 _DISCOVERED = "discovered"
-_DOWN = frozenset({"down", "inactive", "disabled", "polling", "unknown", "init", "contain-and-drain"})
+_ACTIVE = frozenset({"", "nochange", "active", "actdefer", "up"})
+_LINKED = frozenset({"", "nochange", "linkup", "up"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ def nvlink_map(ports: Iterable[NvPortFact], rack_of: Mapping[str, str], seats: M
         rack = rack_of.get(far.chassis, far.chassis)
         node = end.node or seats.get((end.chassis, end.tray), f"{end.chassis}/{end.tray}")
         back = wired.get((far.uid, port.peer_port))
-        up = _is_up(port) and (back is None or _is_up(back))
+        up = is_up(port) and (back is None or is_up(back))
         plane = -1 if port.plane is None else port.plane
         tray = names[rack, far.slot]
         cables[rack].append(NvCable(node, end.device, number, tray, far.device, port.peer_port, plane, up))
@@ -60,9 +62,12 @@ def nvlink_map(ports: Iterable[NvPortFact], rack_of: Mapping[str, str], seats: M
     )
 
 
-def _is_up(port: NvPortFact) -> bool:
-    """Whether the port's link works: it is listed as discovered, and no state that was given says otherwise."""
-    return not any(state is not None and state.lower() in _DOWN for state in (port.logical, port.physical))
+def is_up(port: NvPortFact) -> bool:
+    """Whether the link works by every state that was given. The spellings are those of NMX-C and NMX-M (`STATE_ACTIVE`,
+    `LINKUP`) and of InfiniBand tools (`Active`, `LinkUp`); NO_CHANGE is how NMX-M says nothing.
+    """
+    logical, physical = letters(port.logical or ""), letters(port.physical or "")
+    return logical.removeprefix("state") in _ACTIVE and physical in _LINKED
 
 
 def _health(asics: Iterable[NvEnd]) -> Health:

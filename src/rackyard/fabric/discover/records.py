@@ -64,10 +64,11 @@ def merge(records: Sequence[R], subject: Callable[[], str], findings: list[Findi
                 values[place] = changed[name] = other
                 given_by[name] = record
             elif other != value and name not in _PASSING and name not in also:
-                if name == "links":
-                    # A tool that still answers hides what another one sees: the fewer links are the true ones.
-                    values[place] = changed[name] = min(value, other)
                 giver = given_by.get(name, first)
+                if name == "links" and other < value:
+                    # A tool that still answers hides what another one sees: the fewer links are the true ones.
+                    values[place] = changed[name] = other
+                    given_by[name] = record
                 what = f"{name.replace('_', ' ')}: {_said(giver, value)}, {_said(record, other)}"
                 findings.append(
                     contradiction(subject(), f"{what}; {values[place]} is used", (giver.source, record.source))

@@ -7,13 +7,14 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 from rackyard.fabric.expect.context import Context
-from rackyard.fabric.expect.majority import Odd, split
+from rackyard.fabric.expect.majority import Odd, by_count, split
 from rackyard.fabric.expect.rules import Rule
 from rackyard.fabric.facts import CableFact
+from rackyard.fabric.readers.ibnames import LANE_GBPS
 from rackyard.findings import Finding, Severity
 
-SPEEDS = ("SDR", "DDR", "QDR", "FDR10", "FDR", "EDR", "HDR", "NDR", "XDR")
-"""InfiniBand lane speeds, slowest first (InfiniBand Architecture Specification, link speeds)."""
+_SPEEDS = tuple(LANE_GBPS)
+"""Lane speeds, slowest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,7 @@ def _check(rule: Rule, ctx: Context) -> list[Finding]:
         if id(cable) in slow or id(cable) in odd
     ]
     rates = Counter(f"{c.width}x {c.speed}" if c.width and c.speed else f"{c.gbps or 0:g} Gb/s" for c in told)
-    text = ", ".join(f"{count} × {rate}" for rate, count in sorted(rates.items(), key=lambda item: (-item[1], item[0])))
-    return rule.close(findings, f"{len(told)} cables, none narrower or slower than it could be ({text})")
+    return rule.close(findings, f"{len(told)} cables, none narrower or slower than it could be ({by_count(rates)})")
 
 
 def _once(cables: Iterable[CableFact]) -> list[CableFact]:
@@ -75,7 +75,7 @@ def _once(cables: Iterable[CableFact]) -> list[CableFact]:
 
 
 def _rank(speed: str | None) -> int:
-    return SPEEDS.index(speed.upper()) if speed and speed.upper() in SPEEDS else -1
+    return _SPEEDS.index(speed.upper()) if speed and speed.upper() in _SPEEDS else -1
 
 
 def _under_own(cable: CableFact) -> str:
@@ -93,7 +93,7 @@ def _group(cable: CableFact, hosts: Counter[str]) -> Hashable:
     hca = next((end for end in ends if end.kind == "hca"), None)
     if hca is not None:
         return "hca", hca.device, hosts[hca.owner]
-    return "switch", min(end.guid or end.owner for end in ends[:1]), tuple(sorted(end.kind for end in ends))
+    return "switch", ends[0].guid or ends[0].owner, tuple(sorted(end.kind for end in ends))
 
 
 def _finding(rule: Rule, ctx: Context, cable: CableFact, own: str | None, odd: "Odd[float, _Cable] | None") -> Finding:

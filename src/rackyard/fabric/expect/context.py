@@ -9,10 +9,7 @@ from rackyard.fabric.expect.devices import Devices
 from rackyard.fabric.expect.kinds import Kind, families, kinds_of
 from rackyard.fabric.expect.parts import GpuView, NicView, gpu_views, nic_groups, order
 from rackyard.fabric.facts import Facts, GpuFact, HostFact, NicFact
-from rackyard.fabric.model import DomainKey, Gpu, Nic, Node, Site
-
-UNPLACED = ("", "unplaced")
-"""Rack names that say that nobody knows the rack."""
+from rackyard.fabric.model import UNPLACED, DomainKey, Gpu, Nic, Node, Site, is_zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +139,6 @@ def by_node(facts: Iterable[F]) -> dict[str, list[F]]:
     return found
 
 
-def is_zero(uuid: str | None) -> bool:
-    """Whether a cluster UUID says that the GPU is of no NVLink domain beyond its node."""
-    return not (uuid or "").strip("0-")
-
-
 def most(values: Iterable[object]) -> object | None:
     """The value that is given most often, the smallest of several; None when none is given."""
     told = [value for value in values if value is not None]
@@ -162,7 +154,7 @@ def _product(gpus: Sequence[GpuView], hosts: Sequence[HostFact]) -> str | None:
 
 
 def _rack(name: str, hosts: Sequence[HostFact], site: Site) -> str:
-    if site.has_node(name) and (rack := site.node(name).rack) not in UNPLACED:
+    if site.has_node(name) and (rack := site.node(name).rack) not in ("", UNPLACED):
         return rack
     return next((host.rack for host in hosts if host.rack), "")
 

@@ -2,6 +2,7 @@
 leaves they end on, uplinks, health. What the found site does not say is no difference; it is told as unknown.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
@@ -58,12 +59,12 @@ def _by(parts: tuple[T, ...], key: Callable[[T], object]) -> dict[object, T]:
 def _racks(found: Site, design: Site) -> Iterator[Finding]:
     tell = _Teller(found, design)
     here, planned = _by(found.racks, lambda rack: rack.name), _by(design.racks, lambda rack: rack.name)
+    trays = Counter(node.rack for node in design.nodes)
     for name, rack in planned.items():
-        trays = len(design.nodes_in_rack(str(name))) if name not in here else 0
         if name not in here:
             yield tell(
                 f"rack {name}",
-                f"the rack was not found; it has {trays} nodes by design",
+                f"the rack was not found; it has {trays[rack.name]} nodes by design",
                 _CAPTURE,
                 (f"rack {name}", ""),
             )

@@ -48,9 +48,10 @@ def _check(rule: Rule, ctx: Context) -> list[Finding]:
         return [rule.unknown("site", "no capture tells NVLink domains", _PLACE)]
     usual = pattern(Counter(len(rack.domains) for rack in racks)) if len(racks) > 1 else None
     home = _homes(racks)
+    planned = _planned(ctx)
     findings: list[Finding] = []
     for rack in racks:
-        designed = _designed(ctx, rack)
+        designed = planned.get(rack.name)
         if len(rack.domains) == 1 or len(rack.domains) == (designed or usual):
             continue
         others = "the design has one" if designed else f"{_count(racks, 1)} of {len(racks)} racks are one domain"
@@ -73,12 +74,12 @@ def _racks(ctx: Context) -> list[_Rack]:
     ]
 
 
-def _designed(ctx: Context, rack: _Rack) -> int | None:
-    """How many domains the rack has by design."""
-    if ctx.design is None:
-        return None
-    keys = {node.domain for node in ctx.design.nodes_in_rack(rack.name)}
-    return len(keys) or None
+def _planned(ctx: Context) -> dict[str, int]:
+    """How many domains each rack has by design."""
+    keys: dict[str, set[DomainKey]] = defaultdict(set)
+    for node in ctx.design.nodes if ctx.design else ():
+        keys[node.rack].add(node.domain)
+    return {rack: len(own) for rack, own in keys.items()}
 
 
 def _homes(racks: Sequence[_Rack]) -> dict[DomainKey, list[str]]:

@@ -1,7 +1,7 @@
 """What the driver says of each GPU's place on the NVLink fabric: state, status, health mask, cluster UUID, clique.
 
 `state` and `status` are of nvmlGpuFabricInfo; a GPU outside a fabric says not-supported, which is no fault where its
-peers say so too. Two masks without a fault read 0x1aa and, on older drivers, 0xaa (`readers.masks`).
+peers say so too. Two masks without a fault read 0x1aa and, on older drivers, 0xaa (`fabric.healthmask`).
 """
 
 from collections import Counter, defaultdict
@@ -10,17 +10,16 @@ from functools import lru_cache
 from typing import TypeVar
 
 from rackyard.fabric import healthmask as masks
-from rackyard.fabric.expect.context import Context, NodeView, is_zero
+from rackyard.fabric.expect.context import Context, NodeView
 from rackyard.fabric.expect.majority import split
 from rackyard.fabric.expect.parts import GpuView
 from rackyard.fabric.expect.rules import Rule
 from rackyard.fabric.expect.words import listed
+from rackyard.fabric.model import is_zero
 from rackyard.findings import Finding, Severity
 
 _COLLECT = "capture `nvidia-smi -q` there, or run `rackyard topo collect --full`"
 _NO_MNNVL = "NCCL leaves MNNVL and goes over the network. "
-_GOOD_STATUS = frozenset({"success", "nvml_success", "0"})
-_NO_STATUS = frozenset({"", "n/a", "none", "unknown"})
 
 V = TypeVar("V", bound=Hashable)
 
@@ -40,7 +39,7 @@ def _state(rule: Rule, ctx: Context) -> list[Finding]:
         if gpu.fact.fabric_state in ("not-started", "in-progress"):
             summary = f"fabric state is {gpu.fact.fabric_state}: the GPU has not joined its NVLink domain"
             findings.append(_fail(rule, ctx, gpu, "fabric_state", summary, _REGISTER))
-        elif _status(gpu) not in _GOOD_STATUS | _NO_STATUS:
+        elif masks.status_good(gpu.fact.fabric_status) is False:
             summary = f"fabric state is {gpu.fact.fabric_state} with status {gpu.fact.fabric_status}"
             findings.append(_fail(rule, ctx, gpu, "fabric_status", summary, _REGISTER))
     attached = split((node.family, gpu.fact.fabric_state != "not-supported", gpu) for node, gpu in gpus)
@@ -65,10 +64,6 @@ _REGISTER = (
 )
 
 
-def _status(gpu: GpuView) -> str:
-    return (gpu.fact.fabric_status or "").strip().lower()
-
-
 def _health(rule: Rule, ctx: Context) -> list[Finding]:
     gpus = [(node, gpu) for node, gpu in ctx.gpus() if _tells_health(gpu)]
     if not gpus:
@@ -80,7 +75,7 @@ def _health(rule: Rule, ctx: Context) -> list[Finding]:
         if faults:
             text = "; ".join(faults)
             findings.append(_fail(rule, ctx, gpu, "health_mask", f"health mask 0x{mask:x}: {text}", _advice(text)))
-        elif said is not None and masks.letters(said) not in ("healthy", "notsupported", "na", ""):
+        elif masks.summary_good(said) is False:
             where = f" though its mask 0x{mask:x} shows no fault" if mask else ""
             findings.append(_fail(rule, ctx, gpu, "health_summary", f"health summary is {said}{where}", _NO_WORK))
     findings += _silent_health(rule, ctx, len(gpus))
@@ -110,7 +105,7 @@ def _advice(text: str) -> str:
 
 def _tells_health(gpu: GpuView) -> bool:
     """Whether a driver reports any condition. Mask 0 says not supported, which is no health at all."""
-    return bool(gpu.fact.health_mask) or masks.letters(gpu.fact.health_summary or "") not in ("", "na", "notsupported")
+    return bool(gpu.fact.health_mask) or masks.summary_good(gpu.fact.health_summary) is not None
 
 
 def _silent_health(rule: Rule, ctx: Context, known: int) -> Iterator[Finding]:

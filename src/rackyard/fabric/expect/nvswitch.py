@@ -6,17 +6,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from rackyard.fabric.discover.nvswitch import is_up
 from rackyard.fabric.expect.context import Context
 from rackyard.fabric.expect.majority import by_count, split
 from rackyard.fabric.expect.rules import Rule
 from rackyard.fabric.expect.words import listed
 from rackyard.fabric.facts import NvEnd, NvPortFact, Source
+from rackyard.fabric.healthmask import letters
 from rackyard.findings import Finding, Severity
 
 _ASK = "give the fabric manager's topology and connection lists (NMX-C or NMX-M)"
 _WELL = frozenset({"", "healthy", "unknown"})
-_ACTIVE = frozenset({"", "nochange", "active", "actdefer", "up"})
-_LINKED = frozenset({"", "nochange", "linkup", "up"})
 _GPU_WORDS = {
     "nonvlink": "no NVLink of it works",
     "degradedbw": "some of its NVLinks are down or slow",
@@ -51,18 +51,6 @@ class _Device:
         return ", ".join([*places, f"{what} {end.device if end.device >= 0 else end.uid}"])
 
 
-def is_up(port: NvPortFact) -> bool:
-    """Whether the link works by every state that was given. The spellings are those of NMX-C and NMX-M (`STATE_ACTIVE`,
-    `LINKUP`) and of InfiniBand tools (`Active`, `LinkUp`); NO_CHANGE is how NMX-M says nothing.
-    """
-    logical, physical = _letters(port.logical), _letters(port.physical)
-    return logical.removeprefix("state") in _ACTIVE and physical in _LINKED
-
-
-def _letters(text: str | None) -> str:
-    return "".join(sign for sign in (text or "").lower() if sign.isalnum())
-
-
 def _devices(ctx: Context) -> list[_Device]:
     ports: dict[str, dict[int, NvPortFact]] = defaultdict(dict)
     for port in sorted(ctx.facts.nvports, key=lambda port: (port.expectation != "discovered", _line(port))):
@@ -91,10 +79,13 @@ def _links(rule: Rule, ctx: Context) -> list[Finding]:
         (d.end.chassis, d.end.slot) for d in devices if d.end.kind == "switch" and d.up
     }
     findings = [_dark(rule, devices, chassis, slot) for chassis, slot in sorted(dark)]
+    silent = {d.domain for d in devices} - {d.domain for d in devices if d.up or d.end.kind == "switch"}
+    findings += [_silent(rule, devices, domain) for domain in sorted(silent)]
     found = split(((d.end.kind, d.domain if d.end.kind == "switch" else ""), d.up, d) for d in devices)
     lost = [
         odd for odd in found.odd if odd.value < odd.expected and (odd.part.end.chassis, odd.part.end.slot) not in dark
     ]
+    lost = [odd for odd in lost if odd.part.domain not in silent]
     dead = {d.end.uid for d in devices if d.end.kind == "switch" and not d.up}
     gpu_short = _down_towards(ctx, "gpu", dead)
     lost = [odd for odd in lost if odd.part.end.kind != "gpu" or gpu_short[odd.part.end.uid] < odd.expected - odd.value]
@@ -150,6 +141,18 @@ def _dark(rule: Rule, devices: Sequence[_Device], chassis: str, slot: int) -> Fi
         [device.source for device in own],
         "look at the tray's power and its NVOS; every GPU of the domain loses the same links, so drain the rack"
         " before the swap",
+    )
+
+
+def _silent(rule: Rule, devices: Sequence[_Device], domain: str) -> Finding:
+    """A domain of which GPUs only were listed, and none of them has a link: all being alike is no health."""
+    own = [device for device in devices if device.domain == domain]
+    ports = sum(device.ports for device in own)
+    return rule.fail(
+        f"NVLink domain {domain}" if domain else "site",
+        f"all {ports} NVLink ports of its {len(own)} GPUs are down",
+        [device.source for device in own],
+        "look at the switch trays: their power, their NVOS, and whether the NVLink controller runs",
     )
 
 
@@ -211,13 +214,13 @@ def _health(rule: Rule, ctx: Context) -> list[Finding]:
     for port in sorted(ctx.facts.nvports, key=_line):
         if port.end.health:
             told.add(port.end.uid)
-        if _letters(port.end.health) not in _WELL:
+        if letters(port.end.health) not in _WELL:
             words.setdefault(port.end.uid, port)
-        if any("drain" in _letters(text) for text in (port.logical, port.physical)):
+        if any("drain" in letters(text or "") for text in (port.logical, port.physical)):
             drained[port.end.uid].append(port)
     findings = []
     for _, port in sorted(words.items()):
-        means = _GPU_WORDS.get(_letters(port.end.health), "")
+        means = _GPU_WORDS.get(letters(port.end.health), "")
         summary = f"the fabric manager calls it {port.end.health}" + (f": {means}" if means else "")
         findings.append(rule.fail(_device([port]).name, summary, [port.source], _LOST))
     for _, own in sorted(drained.items()):

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
+from rackyard.fabric.discover.gpus import same_gpu
 from rackyard.fabric.facts import GpuFact, HostFact, NicFact, Source
 
 
@@ -89,35 +90,9 @@ def gpu_views(node: str, facts: Sequence[GpuFact]) -> tuple[GpuView, ...]:
     if None not in addresses and len(addresses) == len(facts):
         groups: Iterable[Sequence[GpuFact]] = [(fact,) for fact in facts]
     else:
-        groups = _same_gpu(sorted(facts, key=lambda fact: (fact.pci is None, fact.uuid is None, *order(fact))))
+        groups = same_gpu(sorted(facts, key=order))
     views = [GpuView(node, _whole(group, ("links",)), tuple(group)) for group in groups]
     return tuple(sorted(views, key=lambda view: (view.fact.index is None, view.fact.index or 0, view.key)))
-
-
-def _same_gpu(facts: Iterable[GpuFact]) -> list[list[GpuFact]]:
-    groups: list[list[GpuFact]] = []
-    known: dict[tuple[str, object], list[GpuFact]] = {}
-    for fact in facts:
-        keys = [(name, value) for name in ("pci", "uuid", "index") if (value := getattr(fact, name)) is not None]
-        near = (known[key] for key in keys if key in known)
-        group = next((group for group in near if not _differ(group, fact)), None)
-        if group is None:
-            group = []
-            groups.append(group)
-        group.append(fact)
-        for key in keys:
-            known.setdefault(key, group)
-    return groups
-
-
-def _differ(group: Sequence[GpuFact], fact: GpuFact) -> bool:
-    """Whether the address, or the UUID where no address is known to both, says that these are two GPUs."""
-    for name in ("pci", "uuid"):
-        value = getattr(fact, name)
-        known = next((other for member in group if (other := getattr(member, name)) is not None), None)
-        if value is not None and known is not None:
-            return bool(value != known)
-    return False
 
 
 def nic_groups(facts: Sequence[NicFact]) -> list[tuple[NicFact, tuple[NicFact, ...]]]:

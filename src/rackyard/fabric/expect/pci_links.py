@@ -14,10 +14,8 @@ from rackyard.fabric.expect.majority import Odd, split
 from rackyard.fabric.expect.parts import GpuView, NicView
 from rackyard.fabric.expect.rules import Rule
 from rackyard.fabric.facts import Source
+from rackyard.fabric.readers.sysfs_values import generation
 from rackyard.findings import Finding, Severity
-
-GENERATIONS = {"2.5": 1, "5.0": 2, "5": 2, "8.0": 3, "8": 3, "16.0": 4, "16": 4, "32.0": 5, "32": 5, "64.0": 6, "64": 6}
-"""PCI Express generation by GT/s as sysfs writes them (PCI Express base specification)."""
 
 _ADVICE = (
     "reseat the card or tray; a link that stays narrow or slow is a bad connector or lane. Copies from the host and"
@@ -113,11 +111,6 @@ def _nic_link(ctx: Context, node: NodeView, nic: NicView) -> Iterator[_Link]:
     if pci is not None:
         pace = _Pace(pci.width, pci.width_max, generation(pci.speed), generation(pci.speed_max))
         yield _Link((id(node.kind), nic.slot), pace, nic)
-
-
-def generation(speed: str | None) -> int | None:
-    """`32.0 GT/s PCIe` → 5; None for what is no speed of PCI Express."""
-    return GENERATIONS.get(speed.split(" ", 1)[0]) if speed else None
 
 
 def _under_own(links: Sequence[_Link], size: Counter[Hashable]) -> Iterator[tuple[tuple[str, str], str]]:

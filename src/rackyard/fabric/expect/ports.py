@@ -45,7 +45,6 @@ def compare(
     first.odd.sort(key=lambda odd: odd.part.key)
     settled = judged - unsettled
     first.judged += len(settled)
-    first.judged += len(settled)
     first.tied = [pair for pair in first.tied if pair[1].key not in settled]
     first.alone = [pair for pair in first.alone if pair[1].key not in settled]
     return first

@@ -18,12 +18,14 @@ PATTERN = "expected by the site's own pattern"
 
 def crossed_rails(found: Discovered) -> Iterator[Finding]:
     """HCAs that end on the leaf of another rail. Two of one tray that changed places are one finding."""
+    right: dict[str, HostPort] | None = None
     for host, ports in found.rails.hosts.items():
         if host.startswith(UNNAMED):
             continue
         wrong = [port for port in ports if _is_crossed(host, port, found)]
         if not wrong:
             continue
+        right = _right(found) if right is None else right
         says = ", ".join(
             f"{port.device} (rail {found.rails.meant[host, port.device]}) is on {_place(port)}"
             f" (rail {found.rails.leaf[port.leaf]})"
@@ -34,7 +36,8 @@ def crossed_rails(found: Discovered) -> Iterator[Finding]:
             Severity.ERROR,
             _subject(host, found),
             f"rails crossed: {says}; {PATTERN}",
-            [port.source.evidence() for port in wrong] + _peers(wrong, host, found),
+            [port.source.evidence() for port in wrong]
+            + [right[port.leaf].source.evidence() for port in wrong if port.leaf in right],
             f"swap the cables of {' and '.join(port.device for port in wrong)} at {host}, or at the leaves",
         )
 
@@ -44,16 +47,15 @@ def _is_crossed(host: str, port: HostPort, found: Discovered) -> bool:
     return meant >= 0 and real >= 0 and meant != real
 
 
-def _peers(wrong: Sequence[HostPort], host: str, found: Discovered) -> list[Evidence]:
-    """One cable of a neighbour on the same leaf, which shows what the leaf is for."""
-    evidence = []
-    for port in wrong:
-        for other, ports in found.rails.hosts.items():
-            right = [p for p in ports if p.leaf == port.leaf and other != host and not _is_crossed(other, p, found)]
-            if right and not other.startswith(UNNAMED):
-                evidence.append(right[0].source.evidence())
-                break
-    return evidence
+def _right(found: Discovered) -> dict[str, HostPort]:
+    """One cable on each leaf that is not crossed, which shows what the leaf is for."""
+    right: dict[str, HostPort] = {}
+    for host, ports in found.rails.hosts.items():
+        if not host.startswith(UNNAMED):
+            for port in ports:
+                if port.leaf not in right and not _is_crossed(host, port, found):
+                    right[port.leaf] = port
+    return right
 
 
 def foreign_leaves(found: Discovered) -> Iterator[Finding]:

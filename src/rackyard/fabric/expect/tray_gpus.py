@@ -3,13 +3,14 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from rackyard.fabric.expect.context import Context, NodeView, is_zero
+from rackyard.fabric.expect.context import Context, NodeView
 from rackyard.fabric.expect.fabric_health import faults_of
 from rackyard.fabric.expect.majority import by_count, pattern, split
 from rackyard.fabric.expect.parts import GpuView
 from rackyard.fabric.expect.rules import Rule
 from rackyard.fabric.expect.words import listed
 from rackyard.fabric.facts import HostFact, Source
+from rackyard.fabric.model import is_zero
 from rackyard.findings import Finding, Severity
 
 CLIQUE_LABEL = "nvidia.com/gpu.clique"

@@ -27,10 +27,11 @@ def _missing(rule: Rule, ctx: Context) -> list[Finding]:
         return [rule.unknown(f"rack {min(racks)}", summary, "give a design file, or captures of other racks")]
     times = Counter(tray for trays in racks.values() for tray in trays)
     usual = {tray for tray, count in times.items() if 2 * count > len(racks)}
+    planned = {rack.name for rack in ctx.design.racks} if ctx.design else set()
     findings = []
     for rack, trays in sorted(racks.items()):
         lack = sorted(usual - trays.keys())
-        if lack and not (ctx.design and any(one.name == rack for one in ctx.design.racks)):
+        if lack and rack not in planned:
             having = min(times[tray] for tray in lack)
             findings.append(
                 rule.fail(

@@ -24,8 +24,8 @@ LANE_GBPS = {
     "NDR": 100.0,
     "XDR": 200.0,
 }
-"""Gb/s of one lane by speed, as Linux states it in sysfs `rate` (drivers/infiniband/core/sysfs.c) and the InfiniBand
-Trade Association in its roadmap (4x: EDR 100, HDR 200, NDR 400, XDR 800 Gb/s)."""
+"""Gb/s of one lane by speed, slowest first, as Linux states it in sysfs `rate` (drivers/infiniband/core/sysfs.c) and
+the InfiniBand Trade Association in its roadmap (4x: EDR 100, HDR 200, NDR 400, XDR 800 Gb/s)."""
 
 _SIGNALLING = {
     2.5: "SDR",

@@ -31,13 +31,19 @@ class Reader:
 
 
 def head_of(capture: Capture) -> str:
-    """The first 4 KiB as text, for `Reader.knows`."""
-    return capture.data[:4096].decode("utf-8", "replace")
+    """The first 4 KiB as `text_of` would give them, for `Reader.knows`."""
+    return _plain(capture.data[:4096])
 
 
 def text_of(capture: Capture) -> str:
-    """The whole capture as text. Bytes that are not UTF-8 become U+FFFD; CRLF and terminal colours are taken off."""
-    text = capture.data.decode("utf-8", "replace")
+    """The whole capture as text. Bytes that are not UTF-8 become U+FFFD; CRLF, terminal colours and a byte order mark
+    are taken off.
+    """
+    return _plain(capture.data)
+
+
+def _plain(data: bytes) -> str:
+    text = data.decode("utf-8", "replace")
     if "\r" in text:
         text = text.replace("\r\n", "\n")
     if "\x1b[" in text:

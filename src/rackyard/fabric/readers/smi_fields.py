@@ -13,9 +13,6 @@ from rackyard.fabric.facts import GpuFact, Source
 from rackyard.fabric.healthmask import health_row, letters, mask_of_words
 from rackyard.findings import Finding, Severity, Verdict
 
-ZERO_UUID = "00000000-0000-0000-0000-000000000000"
-"""The cluster UUID of a GPU that is in no multi-node NVLink domain: an HGX server says Completed with it."""
-
 _NOT_SAID = frozenset(
     (
         "",
@@ -69,7 +66,7 @@ def number(text: str) -> int | None:
 
 @lru_cache(4096)
 def cluster_uuid(text: str) -> str | None:
-    """A UUID in lower case; None when it is none. All zeros is an answer (`ZERO_UUID`)."""
+    """A UUID in lower case; None when it is none. All zeros is an answer: an HGX server says Completed with it."""
     text = text.strip().lower()
     return text if _UUID.fullmatch(text) else None
 

@@ -22,7 +22,6 @@ more, the GPUs are behind NVSwitches, and each bond counts all links of a GPU; e
 
 _BONDS = {f"NV{count}": count for count in range(1, 100)}
 _WORDS = frozenset(("X", "SYS", "NODE", "PHB", "PXB", "PIX", "SOC", "N/A", *_BONDS))
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _DEVICE = re.compile(r"GPU\d{1,3}|NIC\d{1,3}|\w+_\d{1,3}")
 _NAMED = re.compile(r"GPU\d")
 _EXTRA = re.compile(r"CPU Affinity|NUMA Affinity|GPU NUMA ID")
@@ -48,7 +47,7 @@ def _knows(head: str, file: str) -> bool:
 def _shows(head: str) -> bool:
     return any(
         _is_gpu(cells[0]) and _WORDS.issuperset(cells[1 : 1 + len(table.devices)])
-        for table in _tables(_COLOUR.sub("", head))
+        for table in _tables(head)
         for _, _, cells in table.rows
     )
 

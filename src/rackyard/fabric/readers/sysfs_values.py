@@ -12,6 +12,7 @@ BDF = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
 
 _BDF = re.compile(BDF)
 _RATE = re.compile(r"(\d{1,5}(?:\.\d{1,3})?) Gb/sec")
+_GTS = re.compile(r"(\d{1,3}(?:\.\d)?) GT/s")
 _STATE = re.compile(r"\d{1,2}: *(\S+)")
 _HEX = re.compile(r"0[xX][0-9a-fA-F]{1,8}")
 _GUID = re.compile(r"(?:0x)?[0-9a-fA-F]{16}")
@@ -42,6 +43,18 @@ def hex_of(text: str) -> str | None:
 def speed_of(text: str) -> str | None:
     """A PCI link speed as sysfs writes it (`32.0 GT/s PCIe`); None when the kernel does not know it."""
     return text if "GT/s" in text else None
+
+
+_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+
+
+@lru_cache(256)
+def generation(speed: str | None) -> int | None:
+    """PCI Express generation of a link speed (GT/s, PCI Express base specification): `32.0 GT/s PCIe` is 5. None for
+    what is none.
+    """
+    found = _GTS.match(speed or "")
+    return _GENERATIONS.get(float(found[1])) if found else None
 
 
 @lru_cache(256)

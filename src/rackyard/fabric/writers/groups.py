@@ -52,7 +52,7 @@ def largest(site: Site) -> Group | None:
 
 def shared_domain(node: Node) -> bool:
     """Whether the node is one of several, or may be, in its NVLink domain; an HGX server is a domain by itself."""
-    return not node.domain.cluster_uuid.startswith("node:")
+    return not node.domain.is_own
 
 
 def _found(site: Site) -> list[tuple[str, list[Group]]]:
