@@ -51,6 +51,16 @@ def version_of(text: str) -> "Version":
     return found
 
 
+def hint_rules(version: "Version") -> None:
+    """Say on stderr when a prediction goes by the rules of another version than the one asked for."""
+    from rackyard.cli.common import hint
+    from rackyard.nccl.search_verdict import CHECKED
+
+    if version not in CHECKED:
+        nearest = CHECKED[1] if version.has_dev_nodes else CHECKED[0]
+        hint(f"note: predicted by the rules of NCCL {nearest}; {version} itself was not compared")
+
+
 def find_node(site_file: Path | None, name: str, state: Path) -> "Node":
     """A node of the site file, or of the state folder's site. UsageError for a name it does not have."""
     site = site_of(site_file, state)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rackyard.cli.common import emit, output_option, print_table, state_option
-from rackyard.cli.nccl_input import find_node, loaded, nccl_option, node_option, site_option, version_of
+from rackyard.cli.nccl_input import find_node, hint_rules, loaded, nccl_option, node_option, site_option, version_of
 
 if TYPE_CHECKING:
     from rackyard.nccl.graphs import Graph
@@ -124,6 +124,7 @@ def graphs(
     chosen = loaded(file, find_node(site, node, state) if node else None, rules)
     if chosen.note:
         click.echo(f"note: {chosen.note}", err=True)
+    hint_rules(version_of(version))
     made = predict(chosen.root, rules, file=chosen.name, max_steps=max_steps or MAX_STEPS)
     if write is not None:
         from rackyard.cli.write import write_file

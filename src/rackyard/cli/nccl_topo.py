@@ -36,9 +36,19 @@ def topo() -> None:
 @output_option
 def parse(file: Path, version: str, output: str) -> None:
     """Show what NCCL keeps of FILE, and what it passes over without a word. Exit code 1 where init would fail."""
+    from rackyard.errors import RackyardError, Where
     from rackyard.nccl import parse as read
+    from rackyard.nccl.xmldepth import FITTING, overdeep
 
     parsed = read(read_bytes(file), str(file), version_of(version))
+    deep = overdeep(parsed.root) if parsed.root is not None else None
+    if deep is not None:
+        raise RackyardError(
+            "NCCL crashes on this topology",
+            where=Where(str(file), deep.line or None),
+            why=f"more than {FITTING} PCI bridges in a row overflow the buffer that it prints the system from",
+            fix="leave bridges out: NCCL needs those that devices share",
+        )
     notes = [{"line": note.line, "column": note.column, "what": note.text} for note in parsed.notes]
     data = {"nodes": parsed.nodes, "ignored": notes, "tree": _plain(parsed.root) if parsed.root else None}
 

@@ -24,7 +24,8 @@ def _text(record: Record) -> str | None:
     event = record.event
     match event:
         case ev.Submitted():
-            return f"submitted   {event.job}: {event.spec['gpus']} GPUs"
+            accepted = f", accepts {', '.join(event.accept)}" if event.accept else ""
+            return f"submitted   {event.job}: {event.spec['gpus']} GPUs{accepted}"
         case ev.Rejected():
             return f"no seat     {event.summary}"
         case ev.Placed():

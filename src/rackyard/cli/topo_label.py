@@ -131,12 +131,20 @@ def _cluster(saved: Path | None, kubeconfig: str | None, context: str | None) ->
 
 
 def _plan(site: "Site", cluster: _Cluster, table: "KeyTable", groups: Sequence[str]) -> "LabelPlan":
+    from rackyard.fabric.discover.names import HostNames
     from rackyard.fabric.labelplan import Ours, plan
     from rackyard.fabric.labels import labels_of
 
     current = {name: node.labels for name, node in cluster.nodes.items()}
     managed = {name: node.managed for name, node in cluster.nodes.items()}
-    return plan(labels_of(site, table.written(groups)), current, Ours(table, managed))
+    wanted = labels_of(site, table.written(groups))
+    # A cluster may know its nodes by their full names, and captures by the short ones, or the reverse.
+    names = HostNames()
+    names.learn([*cluster.nodes, *wanted])
+    of_host = {names(node): node for node in cluster.nodes}
+    return plan(
+        {of_host.get(names(node), node): labels for node, labels in wanted.items()}, current, Ours(table, managed)
+    )
 
 
 def _show(made: "LabelPlan") -> None:

@@ -96,12 +96,17 @@ def _band(band: Sequence[tuple[Rack, int]], nodes: dict[str, dict[int, Node]], m
     if any(rack.switch_trays for rack, _ in band):
         trays = ["".join(marks.of(tray.health) for tray in rack.switch_trays) or marks.none for rack, _ in band]
         rows.append(("switch trays", trays))
-    rows.append(("NVLink", [rack.nvlink.value if rack.domain else "none" for rack, _ in band]))
+    rows.append(("NVLink", [_nvlink(rack) for rack, _ in band]))
     widths = [width for _, width in band]
     return [
         f"{title:>12} " + "".join(f" {cell:<{width - 1}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
         for title, cells in rows
     ]
+
+
+def _nvlink(rack: Rack) -> str:
+    """The health of the rack's NVLink; `none` where its machines are known to share none."""
+    return "none" if rack.domain is None and rack.nvlink is Health.HEALTHY else rack.nvlink.value
 
 
 def _tray(node: Node | None, marks: Marks) -> str:
@@ -122,8 +127,8 @@ def rails(site: Site, marks: Marks = SIGNS) -> list[str]:
     for rack, leaves in matrix.rows.items():
         cells = [_cells(leaves.get(rail, ()), marks) for rail in matrix.rails]
         lines.append(f"{rack:<{name_width}}  " + "".join(f"{cell:<{width}}" for cell in cells).rstrip())
-    usual = f"! less than {matrix.usual}, the usual number of uplinks"
-    return [*lines, "", f"NICs up / on the leaf {marks.up} uplinks; {usual}", f"{marks.none} no leaf on that rail"]
+    usual = f"; ! less than {matrix.usual}, the usual number of uplinks" if matrix.usual else ""
+    return [*lines, "", f"NICs up / on the leaf {marks.up} uplinks{usual}", f"{marks.none} no leaf on that rail"]
 
 
 def _rail(rail: int) -> str:
@@ -158,7 +163,7 @@ def rack(site: Site, name: str, marks: Marks = SIGNS) -> list[str]:
     ]
     leaves = [f"rail {rail}: {leaf}" for rail, leaf in sorted(home.items())]
     return [
-        f"rack {name}: {f'NVLink {found.nvlink.value}, domain {found.domain}' if found.domain else 'no NVLink domain'}",
+        f"rack {name}: NVLink {_nvlink(found)}, domain {found.domain or 'none'}",
         *(f"leaf of {line}" for line in leaves),
         "",
         *lines,

@@ -45,6 +45,6 @@ def rail_matrix(site: Site) -> RailMatrix:
     for leaf in site.leaves:
         cell = Cell(leaf.name, up[leaf.name], nics[leaf.name], leaf.uplinks, leaf.uplinks < usual)
         by_rack[leaf.rack][leaf.rail].append(cell)
-    rails = sorted({leaf.rail for leaf in site.leaves} | set(site.rails()))
+    rails = sorted({leaf.rail for leaf in site.leaves} | {rail for rail in site.rails() if rail >= 0})
     rows = {rack.name: dict(by_rack[rack.name]) for rack in site.racks if rack.name in by_rack}
     return RailMatrix(tuple(rails), rows, dict(wanted), usual)

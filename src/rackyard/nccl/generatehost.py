@@ -32,9 +32,9 @@ def affinity(cpus: str) -> str:
 
 
 def hardware_of(node: Node) -> Hardware:
-    """The node's GPUs and NICs as NCCL would find them, all NVLinks to switches. Unknown figures stay unanswered.
+    """The node's GPUs and NICs as NCCL would find them, all NVLinks to switches. Other unknown figures stay unanswered.
 
-    UsageError for a kind of GPU or CPU that is not known, and for a PCI address that is none.
+    UsageError for a kind of GPU or CPU, or a number of NVLinks, that is not known, and for a PCI address that is none.
     """
     gpus = tuple(_gpu(node, gpu) for gpu in sorted(node.gpus, key=lambda gpu: gpu.index))
     nets = tuple(_net(nic) for nic in sorted(node.nics, key=lambda nic: nic.index))
@@ -46,13 +46,20 @@ def hardware_of(node: Node) -> Hardware:
 def _gpu(node: Node, gpu: Gpu) -> HostGpu:
     if gpu.kind not in COMPUTE:
         raise UsageError(f"the compute capability of {gpu.kind or 'an unknown GPU'} is not known", where=node.name)
+    if gpu.nvlinks < 0:
+        raise UsageError(
+            f"the NVLinks of GPU {gpu.index} are not known",
+            where=node.name,
+            why="nobody looked, and a prediction without them would be one of a broken GPU",
+            fix="read `nvidia-smi nvlink -s` of the node, too",
+        )
     busid = bus_id(gpu.pci)
     bandwidth, links = C2C_LINKS.get(gpu.kind, (0, 0))
     device = next((device for device in node.pci if bus_id(device.bdf) == busid), None)
     return HostGpu(
         busid,
         COMPUTE[gpu.kind],
-        max(0, gpu.nvlinks),
+        gpu.nvlinks,
         c2c_links=links,
         c2c_mbps=bandwidth,
         pci_generation=(generation(device.link_speed) or 0) if device else 0,

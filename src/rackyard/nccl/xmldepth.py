@@ -4,31 +4,20 @@ NCCL formats that print for every communicator, whether it is shown or not. Each
 ("+ PCI[24.0] - "); observed with NCCL 2.30.7: 70 bridges fit, 71 write past the end, from 72 on the process dies.
 """
 
-from rackyard.errors import Where
 from rackyard.nccl.element import Element
-from rackyard.nccl.xmlrefused import TopologyRefused
 
 FITTING = 70
 """Bridges in a chain that fit."""
 
 
-def overdeep(root: Element, most: int = FITTING) -> Element | None:
-    """The first bridge that has more than `most` bridges in its chain, itself counted; None if all fit."""
+def overdeep(root: Element) -> Element | None:
+    """The first bridge that has more than FITTING bridges in its chain, itself counted; None if all fit."""
     waiting = [(root, 0)]
     while waiting:
         element, depth = waiting.pop()
         if element.name == "pci" and element.child("pci") is not None:
             depth += 1
-            if depth > most:
+            if depth > FITTING:
                 return element
         waiting.extend((child, depth) for child in reversed(element.children))
     return None
-
-
-def check_depth(root: Element, file: str) -> None:
-    """Raises TopologyRefused, with `crashes`, for a tree whose print kills the process."""
-    bridge = overdeep(root, FITTING + 1)
-    if bridge is not None:
-        where = Where(file, bridge.line or None)
-        fix = "drop bridges that have one way up and one way down"
-        raise TopologyRefused("", stage="print", where=where, fix=fix, crashes=True)

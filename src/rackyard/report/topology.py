@@ -41,14 +41,16 @@ def svg(site: Site) -> str:
         for at, health in enumerate(Health)
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {top + 20}" role="img" aria-label="{title}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {max(width, 400)} {top + 20}" role="img"'
+        f' style="max-width:{max(width, 400)}px" aria-label="{title}">'
         f'<style>{_STYLE}</style><text x="10" y="18">{title}</text>{"".join(out)}{legend}</svg>'
     )
 
 
 def _rack(rack: Rack, nodes: Sequence[Node], x: int, y: int) -> list[str]:
-    domain = str(rack.domain) if rack.domain else "no NVLink domain"
-    words = f"NVLink {rack.nvlink.value}" if rack.domain else domain
+    alone = rack.domain is None and rack.nvlink is Health.HEALTHY
+    domain = "no NVLink domain" if alone else str(rack.domain or "NVLink domain unknown")
+    words = domain if alone else f"NVLink {rack.nvlink.value}"
     out = [
         f'<text x="{x}" y="{y + 10}"><title>{escape(domain)}</title>{escape(rack.name)}</text>',
         f'<text x="{x}" y="{y + 22}" class="soft">{words}</text>',

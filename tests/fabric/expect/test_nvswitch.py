@@ -51,6 +51,15 @@ def test_a_dark_switch_tray_is_one_finding(make: Any, change: Any) -> None:
     assert "50.0% of the rack's NVLink bandwidth" in finding.summary
 
 
+def test_gpus_all_of_whose_links_are_down_are_not_well_for_being_alike(make: Any, change: Any) -> None:
+    facts = make.nvlink(2)
+    facts.nvports = [port for port in facts.nvports if port.end.kind == "gpu"]
+    down(change, facts, lambda a, b: True)
+    assert {(one.rule, one.summary) for one in failed(make, facts)} == {
+        ("fabric/nvlink-ports", "all 32 NVLink ports of its 8 GPUs are down")
+    }
+
+
 def expected(facts: Facts, place: int, kind: str, **values: object) -> None:
     facts.nvports.append(
         msgspec.structs.replace(facts.nvports[place], expectation=kind, logical=None, physical=None, **values)

@@ -133,8 +133,12 @@ def _port(end: End) -> str:
 def _tiers(ports: Iterable[HostPort], links: Mapping[str, Mapping[str, tuple[str, Source]]]) -> dict[str, int]:
     near: dict[str, set[str]] = {switch: {far for far, _ in ends.values()} for switch, ends in links.items()}
     hosts = Counter(port.leaf for port in ports)
-    # A management host or two on a spine do not make it a leaf.
-    tiers = {leaf: 0 for leaf, count in hosts.items() if 8 * count >= len(links.get(leaf, ()))}
+    # A management host or two on a spine do not make it a leaf: what a spine leads to has hosts itself.
+    tiers = {}
+    for switch, count in hosts.items():
+        ends = near.get(switch, set())
+        if count >= len(ends) or 2 * sum(far in hosts for far in ends) <= len(ends):
+            tiers[switch] = 0
     edge, tier = list(tiers), 0
     while edge:
         tier += 1

@@ -49,15 +49,18 @@ def merge(facts: Facts, name: str = "site", *, simulated: bool = False) -> Disco
         for part in (facts.hosts, facts.gpus, facts.nics, facts.cpus, facts.pci, facts.pci_tables)
         for fact in part
     )
+    names.learn(
+        end.owner for cable in facts.cables for end in (cable.a, cable.b) if end is not None and end.kind == "hca"
+    )
     wires = cables.cabling(facts.cables, facts.nics, facts.switches, names)
+    told = _by_node(facts.hosts, names)
     hosts = {
         node: _named(merge_records(records, partial("node {}".format, node), findings), names)
-        for node, records in _by_node(facts.hosts, names).items()
+        for node, records in told.items()
     }
     gpu_facts = {node: gpus.merged_gpus(node, own, findings) for node, own in _by_node(facts.gpus, names).items()}
     nic_facts = {node: nics.merged_nics(node, own, findings) for node, own in _by_node(facts.nics, names).items()}
-    owners = {nic.guid: (node, nic.name) for node, own in nic_facts.items() for nic in own if nic.guid}
-    lanes = rails(wires, owners)
+    lanes = rails(wires, nics.owners(nic_facts))
     types = nics.compute_types(nic for own in nic_facts.values() for nic in own)
     cpu_facts, pci_facts = _by_node(facts.cpus, names), _by_node(facts.pci, names)
     tables = _by_node(facts.pci_tables, names)
@@ -78,7 +81,9 @@ def merge(facts: Facts, name: str = "site", *, simulated: bool = False) -> Disco
         for node in everybody
         if node not in lanes.others or node in gpu_facts
     }
-    findings += [found for part in parts.values() if (found := disputed_domain(part)) is not None]
+    findings += [
+        found for part in parts.values() if (found := disputed_domain(part, told.get(part.name, ()))) is not None
+    ]
     site = _site(name, parts, facts, _Network(wires, lanes), simulated)
     return Discovered(site, _renamed(facts, names), wires, lanes, tuple(findings))
 

@@ -1,6 +1,6 @@
 """Which names mean the same host: captures, cables and schedulers spell them with and without the DNS domain."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 NAMELESS = frozenset({"", "localhost", "ubuntu", "(none)", "localhost.localdomain"})
@@ -8,29 +8,39 @@ NAMELESS = frozenset({"", "localhost", "ubuntu", "(none)", "localhost.localdomai
 
 
 class HostNames:
-    """Maps every spelling to one name: the shortest, with its case as first seen."""
+    """Maps every spelling to one name: the short one, with its case as first seen. Hosts of different DNS domains that
+    share the short name keep their full names.
+    """
 
     def __init__(self) -> None:
+        self._spellings: dict[str, dict[str, None]] = {}
         self._known: dict[str, str] = {}
 
     def learn(self, names: Iterable[str]) -> None:
         """Take in names, in reading order."""
-        known = self._known
-        for name in names:
-            if name not in known:
-                key = _key(name)
-                if key not in known:
-                    known[key] = name if key == name.lower() else name[: len(key)]
-                known[name] = known[key]
+        for name in dict.fromkeys(names):
+            if name not in self._known:
+                spellings = self._spellings.setdefault(_key(name), {})
+                spellings[name] = None
+                self._known |= _resolved(_key(name), spellings)
 
     @property
     def differ(self) -> bool:
-        """Whether any host goes by more than one name."""
-        return any(name != known for name, known in self._known.items() if name != known.lower())
+        """Whether any host goes by another name than it was read under."""
+        return any(name != known for name, known in self._known.items())
 
     def __call__(self, name: str) -> str:
         """The one name of a host."""
         return self._known.get(name, name)
+
+
+def _resolved(key: str, spellings: Mapping[str, None]) -> dict[str, str]:
+    """The name of each spelling of one short name."""
+    full = {name.lower() for name in spellings if len(name) > len(key)}
+    if len(full) > 1:
+        return {name: name for name in spellings}
+    short = next((name for name in spellings if len(name) == len(key)), next(iter(spellings))[: len(key)])
+    return dict.fromkeys(spellings, short)
 
 
 def _key(name: str) -> str:

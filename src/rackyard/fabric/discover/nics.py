@@ -1,7 +1,8 @@
 """The compute NICs of a node: what the host says of its HCAs, joined with the leaf port that each one ends on."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from rackyard.fabric.discover.cabling import HostPort
@@ -25,6 +26,17 @@ def merged_nics(node: str, records: Sequence[NicFact], findings: list[Finding]) 
     ]
 
 
+def owners(nics: Mapping[str, Sequence[NicFact]]) -> dict[str, tuple[str, str]]:
+    """Host and device by GUID. A GUID that two HCAs claim tells neither."""
+    found: dict[str, tuple[str, str]] = {}
+    twice: set[str] = set()
+    for node, own in nics.items():
+        for nic in own:
+            if nic.guid and found.setdefault(nic.guid, (node, nic.name)) != (node, nic.name):
+                twice.add(nic.guid)
+    return {guid: owner for guid, owner in found.items() if guid not in twice}
+
+
 def compute_types(nics: Iterable[NicFact]) -> frozenset[str]:
     """The HCA types of the compute network: of each set of machines with the same HCA types, the fastest type."""
     best: dict[str, float] = defaultdict(float)
@@ -41,7 +53,8 @@ def nics_of(
     node: str, facts: Sequence[NicFact], ports: Sequence[HostPort], rails: Rails, types: frozenset[str]
 ) -> tuple[Nic, ...]:
     """The NICs of the compute network: HCAs of the compute types, and whatever ends on a leaf."""
-    by_guid = {port.guid: port for port in ports if port.guid}
+    claimed = [fact.guid for fact in facts]
+    by_guid = {port.guid: port for port in ports if port.guid and claimed.count(port.guid) < 2}
     by_name = {port.device: port for port in ports}
     found: dict[str, tuple[NicFact | None, HostPort | None]] = {}
     used: set[int] = set()
@@ -56,7 +69,9 @@ def nics_of(
         if id(port) not in used:
             found.setdefault(port.device, (None, port))
     ordered = sorted(found, key=lambda name: (_meant(node, name, found[name][1], rails), natural(name)))
-    return tuple(_nic(node, place, *found[name], rails) for place, name in enumerate(ordered))
+    made = (_nic(node, place, *found[name], rails) for place, name in enumerate(ordered))
+    # A host that was looked at and has no such HCA contradicts the cable that leads to it.
+    return tuple(replace(nic, health=Health.UNKNOWN) if facts and found[nic.name][0] is None else nic for nic in made)
 
 
 def _nic(node: str, place: int, fact: NicFact | None, port: HostPort | None, rails: Rails) -> Nic:
@@ -85,6 +100,7 @@ def _meant(node: str, name: str, port: HostPort | None, rails: Rails) -> int:
 
 
 def _health(fact: NicFact | None, port: HostPort | None) -> Health:
+    """As the host says; where only the network was read, a link that it lists is one that works."""
     if fact is not None and fact.state is not None:
         up = fact.state.upper() == "ACTIVE" and fact.phys_state in (None, "LinkUp")
         return Health.HEALTHY if up else Health.DOWN

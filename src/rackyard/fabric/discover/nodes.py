@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from rackyard.fabric.discover.gpus import gpu_of
@@ -59,20 +59,24 @@ class Parts:
         return given if given is not None else next((gpu.tray for gpu in self.gpus if gpu.tray is not None), None)
 
 
-def disputed_domain(parts: Parts) -> Finding | None:
-    """The contradiction when a scheduler's label names another NVLink domain than the GPUs do."""
-    host = parts.host
-    if host is None or host.cluster_uuid is None or host.clique_id is None:
+def disputed_domain(parts: Parts, told: Iterable[HostFact]) -> Finding | None:
+    """The contradiction when a scheduler's label (`told` are all records of the host) names another NVLink domain than
+    the GPUs do.
+    """
+    gpu = next((gpu for gpu in parts.gpus if gpu.cluster_uuid is not None and gpu.clique_id is not None), None)
+    if gpu is None:
         return None
-    for gpu in parts.gpus:
-        if gpu.cluster_uuid is None or gpu.clique_id is None:
+    for host in told:
+        if host.cluster_uuid is None or host.clique_id is None:
             continue
-        if (gpu.cluster_uuid.lower(), gpu.clique_id) == (host.cluster_uuid.lower(), host.clique_id):
-            return None
-        said = f"{gpu.source.reader} says {gpu.cluster_uuid}.{gpu.clique_id}"
-        told = f"{host.source.reader} says {host.cluster_uuid}.{host.clique_id}"
-        what = f"NVLink domain: {said}, {told}; the GPUs' own word is used"
-        return contradiction(f"node {parts.name}", what, (gpu.source, host.source))
+        same = ((gpu.cluster_uuid or "").lower(), gpu.clique_id) == (host.cluster_uuid.lower(), host.clique_id)
+        if not same and all(
+            one.cluster_uuid != host.cluster_uuid or one.clique_id != host.clique_id for one in parts.gpus
+        ):
+            said = f"{gpu.source.reader} says {gpu.cluster_uuid}.{gpu.clique_id}"
+            label = f"{host.source.reader} says {host.cluster_uuid}.{host.clique_id}"
+            what = f"NVLink domain: {said}, {label}; the GPUs' own word is used"
+            return contradiction(f"node {parts.name}", what, (gpu.source, host.source))
     return None
 
 
@@ -87,6 +91,8 @@ def shared_domain(parts: Parts) -> DomainKey | None:
         uuid, clique = min(told, key=lambda key: (-told[key], str(key)))
         assert uuid is not None and clique is not None
         return DomainKey(uuid, clique)
+    if any(gpu.cluster_uuid is not None for gpu in parts.gpus):
+        return None  # the GPUs say that they share nothing, whatever a label says
     host = parts.host
     if host and not is_zero(host.cluster_uuid) and host.clique_id is not None:
         assert host.cluster_uuid is not None
@@ -112,7 +118,10 @@ def node_of(parts: Parts, rack: str, domain: DomainKey) -> Node:
     tree = _tree_of(parts)
     numa = {device.bdf: device.numa for device in tree}
     linked = any(fact.links for fact in parts.gpus)
-    gpus = tuple(gpu_of(place, fact, numa.get(fact.pci or ""), linked) for place, fact in enumerate(parts.gpus))
+    gpus = tuple(
+        _astray(fact, gpu_of(place, fact, numa.get(fact.pci or ""), linked), domain)
+        for place, fact in enumerate(parts.gpus)
+    )
     cordoned = (parts.host and parts.host.cordoned) or ""
     return Node(
         name=parts.name,
@@ -129,6 +138,14 @@ def node_of(parts: Parts, rack: str, domain: DomainKey) -> Node:
         chassis=parts.chassis or "",
         pci=tree,
     )
+
+
+def _astray(fact: GpuFact, gpu: Gpu, domain: DomainKey) -> Gpu:
+    """The GPU, degraded at best when it says that it is in another NVLink domain than its node."""
+    if domain.is_own or fact.cluster_uuid is None or fact.clique_id is None or gpu.health is Health.DOWN:
+        return gpu
+    own = (fact.cluster_uuid, fact.clique_id) == (domain.cluster_uuid, domain.clique_id)
+    return gpu if own else replace(gpu, health=Health.DEGRADED)
 
 
 def _kind(gpus: tuple[Gpu, ...], domain: DomainKey) -> NodeKind:

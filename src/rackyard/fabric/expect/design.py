@@ -21,6 +21,7 @@ def diff(found: Site, design: Site) -> tuple[Finding, ...]:
         *_racks(found, design),
         *_nodes(found, design),
         *_leaves(found, design),
+        *_unsaid(found, design),
     ]
     if findings:
         return tuple(findings)
@@ -203,6 +204,18 @@ def _nic(tell: _Teller, part: str, found: Nic, design: Nic) -> Iterator[Finding]
     if found.numa >= 0 and design.numa >= 0 and found.numa != design.numa:
         pair = (f"NUMA node {design.numa}", f"NUMA node {found.numa}")
         yield tell(part, f"on NUMA node {found.numa}, by design on {design.numa}", "the card is in another slot", pair)
+
+
+def _unsaid(found: Site, design: Site) -> Iterator[Finding]:
+    """Parts that are there, and of which nobody said how they are: they are not as designed for all that is known."""
+    shared = [node for node in found.nodes if design.has_node(node.name)]
+    for what, unsaid in (
+        ("GPUs", [(node.name, gpu) for node in shared for gpu in node.gpus if gpu.health is Health.UNKNOWN]),
+        ("NICs", [(node.name, nic) for node in shared for nic in node.nics if nic.health is Health.UNKNOWN]),
+    ):
+        if unsaid:
+            names = listed((name for name, _ in unsaid), _MANY)
+            yield _unknown("site", f"no capture tells the health of {len(unsaid)} {what}: {names}")
 
 
 def _leaves(found: Site, design: Site) -> Iterator[Finding]:

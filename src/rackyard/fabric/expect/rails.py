@@ -79,33 +79,44 @@ def foreign_leaves(found: Discovered) -> Iterator[Finding]:
 
 
 def missing_leaves(found: Discovered) -> Iterator[Finding]:
-    """Groups of racks without a leaf on a rail that the other groups have."""
+    """Groups of racks without a leaf on a rail that their trays have an HCA for, by the pattern of their kind."""
     groups = _rails_of_groups(found)
-    usual = _usual_rails(groups)
     hosts_of: dict[int, list[str]] = defaultdict(list)
     for host in found.rails.hosts:
         hosts_of[found.rails.home[host]].append(host)
-    for group, leaves in groups.items():
-        hosts = hosts_of[group]
-        for rail in sorted(usual - leaves.keys()):
-            named = [found.rails.names[host] for host in hosts if not host.startswith(UNNAMED)]
-            names = sorted({names[rail] for names in named if len(names) > rail})
-            peers = [other[rail] for other in groups.values() if rail in other]
-            others = f"{len(peers)} of {len(groups)} groups of leaves have one ({peers[0]}, …)"
-            trays = f"{_names(names, '/')} is missing on all {len(hosts)} trays" if hosts else ""
-            yield _fail(
-                "fabric/leaf-missing",
-                Severity.ERROR,
-                f"rack {_racks_of(hosts, found)}, rail {rail}",
-                f"no leaf on rail {rail}: {trays}; {others}; {PATTERN}",
-                [
-                    found.cabling.switches[leaf].source.evidence()
-                    for leaf in leaves.values()
-                    if leaf in found.cabling.switches
-                ]
-                + [port.source.evidence() for port in _ports_of(hosts[:2], found)],
-                "find the leaf: powered off, in another subnet, or not installed; its ranks share the other rails",
-            )
+    mixed = {found.cabling.group[leaf] for leaf, rail in found.rails.leaf.items() if rail < 0}
+    for group, hosts in hosts_of.items():
+        named = [found.rails.names[host] for host in hosts if not host.startswith(UNNAMED)]
+        if group in mixed or not named:
+            continue
+        leaves = groups.get(group, {})
+        wanted = Counter(len(names) for names in named).most_common(1)[0][0]
+        for rail in range(wanted):
+            if rail not in leaves:
+                names = sorted({names[rail] for names in named if len(names) > rail})
+                yield _missing_leaf(found, rail, (hosts, names), leaves, groups)
+
+
+def _missing_leaf(
+    found: Discovered,
+    rail: int,
+    trays: tuple[Sequence[str], Sequence[str]],
+    leaves: Mapping[int, str],
+    groups: Mapping[int, Mapping[int, str]],
+) -> Finding:
+    hosts, names = trays
+    peers = [other[rail] for other in groups.values() if rail in other]
+    others = f"{len(peers)} of {len(groups)} groups of leaves have one" + (f" ({peers[0]}, …)" if peers else "")
+    switches = [found.cabling.switches[leaf] for leaf in leaves.values() if leaf in found.cabling.switches]
+    return _fail(
+        "fabric/leaf-missing",
+        Severity.ERROR,
+        f"rack {_racks_of(hosts, found)}, rail {rail}",
+        f"no leaf on rail {rail}: {_names(names, '/')} is missing on all {len(hosts)} trays; {others}; {PATTERN}",
+        [switch.source.evidence() for switch in switches]
+        + [port.source.evidence() for port in _ports_of(hosts[:2], found)],
+        "find the leaf: powered off, in another subnet, or not installed; its ranks share the other rails",
+    )
 
 
 def missing_rails(found: Discovered) -> Iterator[Finding]:
@@ -250,12 +261,6 @@ def _rails_of_groups(found: Discovered) -> dict[int, dict[int, str]]:
         if rail >= 0:
             groups[found.cabling.group[leaf]].setdefault(rail, leaf)
     return dict(groups)
-
-
-def _usual_rails(groups: Mapping[int, Mapping[int, str]]) -> set[int]:
-    """The rails that more than half of the groups have."""
-    counted = Counter(rail for leaves in groups.values() for rail in leaves)
-    return {rail for rail, count in counted.items() if 2 * count > len(groups)}
 
 
 def _ports_of(hosts: Sequence[str], found: Discovered) -> list[HostPort]:
