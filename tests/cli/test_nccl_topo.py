@@ -184,3 +184,21 @@ def test_parse_tells_what_is_passed_over(tmp_path: Path) -> None:
 def test_a_file_without_end() -> None:
     answer = call("nccl", "topo", "parse", "/dev/null")
     assert answer.code == 0 and "no <system> element" in answer.out
+
+
+@pytest.mark.corpus
+def test_a_real_graph_dump_is_what_is_predicted(corpus: Path) -> None:
+    folder = corpus / "topology" / "nccl_topo" / "gb300"
+    topology, graphs = folder / "mnnvl_topo_1tray_healthy.xml", folder / "mnnvl_graph_1tray_04.xml"
+    same = call("nccl", "topo", "compare", topology, graphs, "--nccl", "2.29.7")
+    assert same.code == 0, same.out
+    assert "16@45/45 NVL/PIX" in same.out and "channels or bandwidth" not in same.out
+
+
+@pytest.mark.corpus
+def test_a_graph_dump_of_another_topology_differs(corpus: Path, tmp_path: Path) -> None:
+    folder = corpus / "topology" / "nccl_topo" / "gb300"
+    graphs = tmp_path / "graphs.xml"
+    graphs.write_text((folder / "mnnvl_graph_1tray_04.xml").read_text().replace('speedintra="45"', 'speedintra="20"'))
+    other = call("nccl", "topo", "compare", folder / "mnnvl_topo_1tray_healthy.xml", graphs, "--nccl", "2.29.7")
+    assert other.code == 4 and "channels or bandwidth" in other.out

@@ -7,6 +7,7 @@ import click
 
 from rackyard.cli.common import emit, output_option, print_table, state_option
 from rackyard.cli.inputs import counted, one_of, read_bytes
+from rackyard.cli.nccl_compare import compare
 from rackyard.cli.nccl_input import (
     find_node,
     loaded,
@@ -188,3 +189,4 @@ def _side(text: str | None, line: int) -> str:
 
 topo.add_command(paths)
 topo.add_command(graphs)
+topo.add_command(compare)

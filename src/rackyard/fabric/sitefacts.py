@@ -36,7 +36,7 @@ def facts_of(site: Site) -> Facts:
     return facts
 
 
-_STATES = {Health.HEALTHY: "ACTIVE", Health.DEGRADED: None, Health.DOWN: "DOWN", Health.UNKNOWN: None}
+_STATES = {Health.HEALTHY: "ACTIVE", Health.DEGRADED: "DEGRADED", Health.DOWN: "DOWN", Health.UNKNOWN: None}
 
 
 def _host(node: Node, source: Source) -> HostFact:

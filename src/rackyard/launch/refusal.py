@@ -16,20 +16,21 @@ def refusals(
 ) -> tuple[Finding, ...]:
     """The errors that stand in the way of a job on `nodes`; rules named in `accepted` do not.
 
-    A finding concerns the nodes that its subject names; else, and where it names some of them only, the racks or leaves
-    it names; else the whole site.
+    A finding concerns the nodes that its subject names; else, and where it names some of them only, the racks, leaves
+    or NVLink domains it names; else the whole site.
     """
     wanted = frozenset(nodes)
-    racks = {site.node(name).rack for name in wanted}
-    leaves = {nic.leaf for name in wanted for nic in site.node(name).nics}
+    ours = {site.node(name).rack for name in wanted} | {str(site.node(name).domain) for name in wanted}
+    ours |= {nic.leaf for name in wanted for nic in site.node(name).nics}
     places = {rack.name for rack in site.racks} | {leaf.name for leaf in site.leaves}
+    places |= {str(node.domain) for node in site.nodes}
     return tuple(
         finding
         for finding in findings
         if finding.verdict is Verdict.FAIL
         and finding.severity is Severity.ERROR
         and finding.rule not in accepted
-        and _concerns(finding.subject, site, wanted, (places, racks | leaves))
+        and _concerns(finding.subject, site, wanted, (places, ours))
     )
 
 

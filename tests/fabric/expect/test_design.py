@@ -8,6 +8,7 @@ import pytest
 from rackyard.fabric import Health, Site, simulate
 from rackyard.fabric.expect import audit_facts, diff
 from rackyard.fabric.facts import Facts
+from rackyard.fabric.model import DomainKey, Node
 from rackyard.findings import Verdict
 
 
@@ -114,3 +115,66 @@ def test_the_design_is_the_expectation_where_there_is_one(make: Any, change: Any
     change(facts.gpus, 3, links=16)
     (finding,) = [one for one in audit_facts(facts, site, design) if one.rule == "fabric/gpu-links"]
     assert finding.summary == "has 16 NVLinks; the design has 17"
+
+
+def test_what_nobody_looked_at_is_not_as_designed() -> None:
+    design = simulate(racks=1, trays=2)
+    node = design.nodes[1]
+    dull = replace(node, gpus=tuple(replace(gpu, health=Health.UNKNOWN, nvlinks=-1) for gpu in node.gpus))
+    (finding,) = diff(replace(design, nodes=(design.nodes[0], dull)), design)
+    assert finding.verdict is Verdict.UNKNOWN
+    assert finding.summary == "no capture tells the health of 4 GPUs: r01-t02"
+
+
+def regrouped(site: Site, key: Any) -> Site:
+    """The site with other domain keys: `key` makes one of each node."""
+    return replace(site, nodes=tuple(replace(node, domain=key(node)) for node in site.nodes))
+
+
+def own(node: Node) -> DomainKey:
+    return DomainKey(f"node:{node.name}", 0)
+
+
+def test_domain_keys_may_be_made_up(design: Site) -> None:
+    other = regrouped(design, lambda node: node.domain if node.domain.is_own else DomainKey(f"rack:{node.rack}", 7))
+    assert [one.verdict for one in diff(other, design)] == [Verdict.PASS]
+
+
+def test_a_node_out_of_its_domain(design: Site) -> None:
+    there = design.node("r02-t01").domain
+    moved = changed(design, "r01-t02", domain=there)
+    (finding,) = diff(moved, design)
+    assert finding.subject == "rack r01, node r01-t02" and len(finding.evidence) == 2
+    assert "where rack r02 is; 3 of 4 nodes" in finding.summary
+    (finding,) = diff(changed(design, "r01-t02", domain=own(design.node("r01-t02"))), design)
+    assert finding.summary.startswith("is in no NVLink domain; 3 of 4 nodes")
+
+
+def test_a_domain_that_is_split_or_gone_is_one_finding(design: Site) -> None:
+    half = regrouped(design, lambda node: DomainKey("x", 9) if node.name in ("r01-t01", "r01-t02") else node.domain)
+    (finding,) = diff(half, design)
+    assert "4 nodes that share an NVLink domain by design are in several: 2 × " in finding.summary
+    gone = regrouped(design, lambda node: own(node) if node.rack == "r01" else node.domain)
+    (finding,) = diff(gone, design)
+    assert finding.summary.startswith("none of 4 nodes is in an NVLink domain") and "r01-t04" in finding.subject
+
+
+def test_two_domains_that_are_one(design: Site) -> None:
+    one = regrouped(design, lambda node: node.domain if node.domain.is_own else DomainKey("x", 1))
+    (finding,) = diff(one, design)
+    assert finding.summary == "8 nodes are in one NVLink domain, x.1; by design they are 2"
+
+
+def test_domains_that_nobody_told_are_unknown(design: Site) -> None:
+    (finding,) = diff(regrouped(design, own), design)
+    assert finding.verdict is Verdict.UNKNOWN and "no capture tells a domain" in finding.summary
+
+
+def test_a_nic_that_the_design_lacks(design: Site) -> None:
+    node = design.node("r01-t02")
+    more = (*node.nics, replace(node.nics[0], index=4, name="mlx5_4", pci="0013:03:00.0", rail=-1, leaf=""))
+    (finding,) = diff(changed(design, "r01-t02", nics=more), design)
+    assert finding.subject == "rack r01, node r01-t02, NIC mlx5_4" and finding.summary == "the NIC is not in the design"
+    renamed = tuple(replace(nic, name=f"ibp{nic.index}") for nic in more)
+    (finding,) = diff(changed(design, "r01-t02", nics=(*renamed[:4], replace(renamed[4], rail=4))), design)
+    assert finding.summary == "5 NICs; the design has 4, under other names"

@@ -74,3 +74,28 @@ def test_a_tray_in_the_domain_of_another_rack(make: Any, change: Any) -> None:
 def test_servers_alone_have_no_domains(make: Any) -> None:
     (finding,) = rule(make, make.servers())
     assert finding.verdict is Verdict.NOT_APPLICABLE
+
+
+def stray(change: Any, facts: Facts, node: str, serial: str) -> None:
+    """Give a tray the serial number of a chassis that nobody else has; its rack is called by it."""
+    change(facts.gpus, lambda gpu: gpu.node == node, chassis=serial)
+    change(facts.hosts, lambda host: host.node == node, chassis=serial, rack=serial)
+
+
+def test_a_tray_of_another_chassis_in_the_domain_of_its_neighbours_is_one_finding(make: Any, change: Any) -> None:
+    facts = make.racks(2)
+    stray(change, facts, "r01-t2", "SN9")
+    failed = [one for one in audit_facts(facts, make.site(facts)) if one.verdict is Verdict.FAIL]
+    (finding,) = failed
+    assert (finding.rule, finding.subject) == ("fabric/rack-domain", "rack SN9, tray 2, node r01-t2")
+    assert "serial number SN9" in finding.summary and "3 nodes of rack r01" in finding.summary
+    assert len(finding.evidence) == 2
+
+
+def test_one_captured_tray_of_a_second_rack_is_a_layout(make: Any, change: Any) -> None:
+    facts = make.racks(2)
+    for part in (facts.hosts, facts.gpus, facts.nics, facts.pci, facts.cpus):
+        part[:] = [fact for fact in part if not fact.node.startswith("r02") or fact.node == "r02-t2"]
+    move(change, facts, lambda node: True, "one-uuid")
+    (finding,) = rule(make, facts)
+    assert finding.verdict is Verdict.PASS and "r01+r02" in finding.summary

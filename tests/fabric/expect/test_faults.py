@@ -295,6 +295,62 @@ def test_an_absent_hca_without_addresses_is_named_by_its_name(wrong: Wrong, chan
     assert finding.subject.endswith("r02-t2, HCA mlx5_1")
 
 
+def test_an_hca_that_no_peer_has(wrong: Wrong, change: Any, make: Any) -> None:
+    facts = make.racks()
+    first = next(nic for nic in facts.nics if nic.node == "r02-t2" and nic.name == "mlx5_3")
+    facts.nics.append(first)
+    # It is found third, so mlx5_2 and what follows move up by one.
+    change(facts.nics, len(facts.nics) - 1, name="mlx5_4", guid="f" * 16)
+    change(facts.nics, on("r02-t2", name="mlx5_3"), pci="0011:03:00.0", guid="e" * 16)
+    change(facts.nics, on("r02-t2", name="mlx5_4"), pci="0012:03:00.0")
+    finding, place = sorted(wrong(facts), key=lambda one: one.rule)
+    assert place.rule == "fabric/nic-place"  # NCCL_IB_HCA by number now means another card
+    assert (finding.rule, finding.severity) == ("fabric/hca-extra", Severity.WARNING)
+    assert "HCA mlx5_3 at 0011:03:00.0 is one more" in finding.summary and finding.subject.endswith("HCA mlx5_3")
+    change(facts.nics, on("r02-t2", name="mlx5_3"), hca_type="MT41692")
+    assert [one.rule for one in wrong(facts)] == ["fabric/nic-place"]
+
+
+def test_one_gpu_whose_links_nobody_told_is_named(make: Any, change: Any) -> None:
+    facts = make.racks()
+    change(facts.gpus, on("r02-t1", index=2), links=None)
+    (finding,) = [one for one in audit_facts(facts, make.site(facts)) if one.rule == "fabric/gpu-links"]
+    assert finding.verdict is Verdict.UNKNOWN and len(finding.evidence) == 2
+    assert finding.subject == "rack r02, tray 1, node r02-t1, GPU 2"
+
+
+@pytest.mark.parametrize("values", [{"fabric_state": "in-progress"}, {"cluster_uuid": ZERO}, {"health_mask": 0x1A9}])
+def test_what_a_whole_rack_or_node_has_is_one_finding(
+    wrong: Wrong, change: Any, make: Any, values: dict[str, object]
+) -> None:
+    facts = make.racks()
+    change(facts.hosts, lambda host: True, labels=())
+    change(facts.gpus, lambda gpu: gpu.node.startswith("r02"), **values)
+    (finding,) = wrong(facts)
+    assert finding.subject == "rack r02, all 16 GPUs"
+    assert {line.origin for line in finding.evidence} >= {f"r02-t{tray}.txt" for tray in range(4)}
+    node = make.racks()
+    change(node.hosts, lambda host: True, labels=())
+    change(node.gpus, on("r02-t1"), **values)
+    (finding,) = wrong(node)
+    assert finding.subject == "rack r02, tray 1, node r02-t1, all 4 GPUs"
+
+
+def test_switches_that_go_by_one_name(wrong: Wrong, change: Any, make: Any) -> None:
+    facts = make.cables()
+    change(facts.switches, lambda switch: switch.name == "leaf1", name="leaf0")
+    (finding,) = wrong(facts)
+    assert (finding.rule, finding.subject, finding.severity) == (
+        "fabric/switch-names",
+        "switch leaf0",
+        Severity.WARNING,
+    )
+    for place, switch in enumerate(facts.switches):
+        change(facts.switches, place, name=f"leaf0-{switch.guid}")
+    (finding,) = wrong(facts)
+    assert finding.subject == "switch leaf0" and len(finding.evidence) == 2
+
+
 def test_a_missing_tray(wrong: Wrong, make: Any) -> None:
     facts = make.racks()
     for part in (facts.hosts, facts.gpus, facts.nics, facts.pci, facts.cpus):
@@ -309,6 +365,16 @@ def test_two_trays_in_one_slot(wrong: Wrong, change: Any, make: Any) -> None:
         change(part, on("r01-t1"), slot=1)
     (finding,) = wrong(facts)
     assert finding.rule == "fabric/places" and finding.subject == "chassis SN1, slot 1"
+
+
+def test_the_line_that_told_the_place_proves_it(wrong: Wrong, change: Any, make: Any) -> None:
+    """A host's first fact may be its kernel; chassis and slot are of its GPUs."""
+    facts = make.racks()
+    change(facts.hosts, lambda host: True, chassis=None, slot=None, tray=None)
+    change(facts.gpus, on("r01-t1"), slot=1)
+    (finding,) = wrong(facts)
+    assert finding.rule == "fabric/places"
+    assert [line.text for line in finding.evidence] == ["r01-t0 line 10", "r01-t1 line 10"]
 
 
 def test_a_node_under_two_racks(wrong: Wrong, make: Any) -> None:

@@ -47,6 +47,11 @@ def test_only_chips_of_one_name_carry_their_chip() -> None:
     assert [names[key].name for key in "12345"] == ["a/U1", "a/U2", "b", "", ""]
 
 
+def test_switches_of_one_name_carry_their_guid() -> None:
+    names = switch_names({"S-0a": "sw", "S-0b": "sw", "0c": "MF0;a:Q3400/U1", "0d": "MF0;a:Q3400/U1", "0e": "b"})
+    assert [name.name for name in names.values()] == ["sw-0a", "sw-0b", "a/U1-0c", "a/U1-0d", "b"]
+
+
 def test_rates() -> None:
     speeds = ("SDR", "DDR", "QDR", "FDR10", "FDR", "EDR", "HDR", "NDR", "XDR")
     assert [gbps_of(4, speed) for speed in speeds] == [10, 20, 40, 40, 56, 100, 200, 400, 800]

@@ -131,6 +131,33 @@ def test_chips_of_one_chassis_keep_apart() -> None:
     assert [s.name for s in facts_of(text + BLOCKS).switches] == ["core/L01/U1", "core/S02/U1"]
 
 
+def test_switches_of_one_name_stay_apart() -> None:
+    text = (FABRIC + BLOCKS).replace('core #1 "A"', "MF0;leaf-1:MQM9700/U1")
+    facts = facts_of(text)
+    assert [s.name for s in facts.switches] == ["leaf-1/U1-00bb000000000001", "leaf-1/U1-00bb000000000002"]
+    assert {c.a.owner for c in facts.cables if c.a.kind == "switch"} == {s.name for s in facts.switches}
+
+
+def test_two_switches_with_one_guid_are_told() -> None:
+    text = (FABRIC + BLOCKS).replace("bb000000000002", "bb000000000001")
+    facts = facts_of(text)
+    assert [(s.name, s.guid) for s in facts.switches] == [
+        ("leaf-1", "00bb000000000001"),
+        ('core #1 "A"', "00bb000000000001"),
+    ]
+    link = next(c for c in facts.cables if c.a.port == 33)
+    assert link.b is not None and (link.a.owner, link.b.owner) == ("leaf-1", 'core #1 "A"')
+    (finding,) = facts.findings
+    assert finding.rule == "fabric/block-twice" and len(finding.evidence) == 2 and "leaf-1" in finding.summary
+
+
+def test_two_runs_in_one_file_are_told() -> None:
+    facts = facts_of(FABRIC + BLOCKS + "\n" + FABRIC + BLOCKS)
+    assert len(facts.switches) == 2
+    (finding,) = facts.findings
+    assert finding.rule == "fabric/block-twice" and "and 4 more" in finding.summary
+
+
 def test_grouping_by_chassis_is_read() -> None:
     text = FABRIC.replace("\nvendid=0x2c9\n", "\nChassis 1 (guid 0xbb)\n\n# Spine Nodes\nvendid=0x2c9\n", 1)
     text = text.replace('[33]\t"S-00bb000000000002"[1]\t', '[33][ext 5]\t"S-00bb000000000002"[1][ext 6]\t')
@@ -140,6 +167,8 @@ def test_grouping_by_chassis_is_read() -> None:
 def test_a_cut_capture_is_told() -> None:
     finding = facts_of(FABRIC).findings[0]
     assert finding.rule == "fabric/capture-cut" and "5 nodes" in finding.summary
+    named = "tray-2 mlx5_4, GUID 00aa000000000003, GUID 00aa000000000004, GUID 00bb000000000009 and 1 more"
+    assert finding.summary.endswith(named)
     bare = facts_of(FABRIC + BLOCKS + '\nCa\t1 "H-00aa000000000005"\t\t# "tray-5 mlx5_0"\n').findings[0]
     assert bare.evidence[0].text.startswith("Ca")
 

@@ -19,7 +19,7 @@ from rackyard.fabric.discover.rails import Rails, rails
 from rackyard.fabric.discover.records import merge as merge_records
 from rackyard.fabric.discover.tiers import link_to, switches_of
 from rackyard.fabric.facts import CpuFact, Facts, GpuFact, HostFact, NicFact, PciFact, PciTable
-from rackyard.fabric.model import DomainKey, Health, Leaf, Node, Provenance, Rack, Site, Spine
+from rackyard.fabric.model import DomainKey, Health, Leaf, Node, Provenance, Rack, Site, Spine, SwitchTray
 from rackyard.findings import Finding
 
 F = TypeVar("F", HostFact, CpuFact, GpuFact, NicFact, PciFact, PciTable)
@@ -147,16 +147,23 @@ def _site(name: str, parts: Mapping[str, Parts], facts: Facts, network: _Network
 def _rack(name: str, nodes: Sequence[Node], nvmap: NvMap) -> Rack:
     shared = Counter(node.domain for node in nodes if not node.domain.is_own)
     domain: DomainKey | None = min(shared, key=lambda key: (-shared[key], key), default=None)
-    healths = {gpu.health for node in nodes for gpu in node.gpus}
-    if domain is None:
+    trays = nvmap.trays.get(name, ())
+    health = _nvlink(Counter(gpu.health for node in nodes for gpu in node.gpus), trays, shared=domain is not None)
+    return Rack(name, domain, trays, health, nvmap.cables.get(name, ()))
+
+
+def _nvlink(gpus: Counter[Health], trays: Sequence[SwitchTray], *, shared: bool) -> Health:
+    """The health of a rack's NVLink. A GPU that is down is that GPU's fault: the rack's NVLink is in doubt when a
+    switch tray is, or half of the GPUs are; it is known to be well when most GPUs are.
+    """
+    if not shared:
         # Servers that are domains of their own have no NVLink of the rack that could be unwell.
-        nvlink = Health.HEALTHY if healths else Health.UNKNOWN
-    elif not healths - {Health.UNKNOWN}:
-        nvlink = Health.UNKNOWN
-    else:
-        # A GPU that is down is that GPU's; the rack's NVLink is in doubt only when no GPU of it is well.
-        nvlink = Health.HEALTHY if Health.HEALTHY in healths else Health.DEGRADED
-    return Rack(name, domain, nvmap.trays.get(name, ()), nvlink, nvmap.cables.get(name, ()))
+        return Health.HEALTHY if gpus else Health.UNKNOWN
+    if any(tray.health in (Health.DOWN, Health.DEGRADED) for tray in trays):
+        return Health.DEGRADED
+    if 2 * (gpus[Health.DOWN] + gpus[Health.DEGRADED]) >= gpus.total() > 0:
+        return Health.DEGRADED
+    return Health.HEALTHY if 2 * gpus[Health.HEALTHY] > gpus.total() else Health.UNKNOWN
 
 
 def _leaves(nodes: Sequence[Node], network: _Network) -> tuple[Leaf, ...]:

@@ -1,18 +1,17 @@
 """As designed against as found. `diff` compares two sites, wherever they come from: racks, nodes, GPUs, NICs and the
-leaves they end on, uplinks, health. What the found site does not say is no difference; it is told as unknown.
+leaves they end on, NVLink domains, uplinks, health. What the found site does not say is no difference; it is told as
+unknown.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
+from rackyard.fabric.expect.design_domains import domains
+from rackyard.fabric.expect.design_tell import MANY, RULE, Teller, unknown
 from rackyard.fabric.expect.words import listed
 from rackyard.fabric.model import Gpu, Health, Leaf, Nic, Node, Rack, Site
-from rackyard.findings import Evidence, Finding, Severity, Verdict
-
-RULE = "fabric/design"
-_MANY = 6
-"""How many names one finding lists."""
+from rackyard.findings import Finding, Severity, Verdict
 
 
 def diff(found: Site, design: Site) -> tuple[Finding, ...]:
@@ -20,6 +19,8 @@ def diff(found: Site, design: Site) -> tuple[Finding, ...]:
     findings = [
         *_racks(found, design),
         *_nodes(found, design),
+        *_extra_nics(found, design),
+        *domains(found, design),
         *_leaves(found, design),
         *_unsaid(found, design),
     ]
@@ -27,27 +28,6 @@ def diff(found: Site, design: Site) -> tuple[Finding, ...]:
         return tuple(findings)
     counts = f"{len(design.racks)} racks, {len(design.nodes)} nodes, {design.gpus()} GPUs, {len(design.leaves)} leaves"
     return (Finding(RULE, Verdict.PASS, Severity.INFO, "site", f"found as designed: {counts}"),)
-
-
-class _Teller:
-    """Makes findings with the two places of one part as their proof."""
-
-    def __init__(self, found: Site, design: Site) -> None:
-        self._origins = (_origin(design, "design"), _origin(found, "found"))
-
-    def __call__(
-        self, subject: str, summary: str, advice: str, pair: tuple[str, str], severity: Severity = Severity.ERROR
-    ) -> Finding:
-        """A FAIL; `pair` is what the design and what the found site have."""
-        evidence = tuple(
-            Evidence(origin, text, line) for (origin, line), text in zip(self._origins, pair, strict=True) if text
-        )
-        return Finding(RULE, Verdict.FAIL, severity, subject, summary, evidence, advice)
-
-
-def _origin(site: Site, role: str) -> tuple[str, int | None]:
-    said = site.provenance
-    return f"{role}: {said.file or said.reader or site.name}", said.line
 
 
 T = TypeVar("T")
@@ -58,7 +38,7 @@ def _by(parts: tuple[T, ...], key: Callable[[T], object]) -> dict[object, T]:
 
 
 def _racks(found: Site, design: Site) -> Iterator[Finding]:
-    tell = _Teller(found, design)
+    tell = Teller(found, design)
     here, planned = _by(found.racks, lambda rack: rack.name), _by(design.racks, lambda rack: rack.name)
     trays = Counter(node.rack for node in design.nodes)
     for name, rack in planned.items():
@@ -80,7 +60,7 @@ _CAPTURE = "capture it, or take it out of the design"
 _DESIGN = "add it to the design, or find out why it answers here"
 
 
-def _switch_trays(tell: _Teller, found: Rack, design: Rack) -> Iterator[Finding]:
+def _switch_trays(tell: Teller, found: Rack, design: Rack) -> Iterator[Finding]:
     if not found.switch_trays:
         return
     lack = {tray.slot for tray in design.switch_trays} - {tray.slot for tray in found.switch_trays}
@@ -101,7 +81,7 @@ _POWER = "look at power and the tray's own management; every GPU of the domain l
 
 
 def _nodes(found: Site, design: Site) -> Iterator[Finding]:
-    tell = _Teller(found, design)
+    tell = Teller(found, design)
     seen = {rack.name for rack in found.racks}
     for node in design.nodes:
         if not found.has_node(node.name):
@@ -112,11 +92,11 @@ def _nodes(found: Site, design: Site) -> Iterator[Finding]:
         yield from _node(tell, found.node(node.name), node)
     extra = [node.name for node in found.nodes if not design.has_node(node.name)]
     if extra:
-        summary = f"{len(extra)} nodes are not in the design: {listed(extra, _MANY)}"
-        yield tell("site", summary, _DESIGN, ("", listed(extra, _MANY)), Severity.WARNING)
+        summary = f"{len(extra)} nodes are not in the design: {listed(extra, MANY)}"
+        yield tell("site", summary, _DESIGN, ("", listed(extra, MANY)), Severity.WARNING)
 
 
-def _node(tell: _Teller, found: Node, design: Node) -> Iterator[Finding]:
+def _node(tell: Teller, found: Node, design: Node) -> Iterator[Finding]:
     where = f"rack {found.rack}, node {found.name}"
     if found.rack != design.rack:
         yield tell(
@@ -134,10 +114,10 @@ def _node(tell: _Teller, found: Node, design: Node) -> Iterator[Finding]:
 _MOVED = "the tray was moved or its record is old: correct whichever is wrong"
 
 
-def _gpus(tell: _Teller, where: str, found: Node, design: Node) -> Iterator[Finding]:
+def _gpus(tell: Teller, where: str, found: Node, design: Node) -> Iterator[Finding]:
     if not found.gpus:
         if design.gpus:
-            yield _unknown(where, f"{len(design.gpus)} GPUs by design, and no capture lists them")
+            yield unknown(where, f"{len(design.gpus)} GPUs by design, and no capture lists them")
         return
     here = _by(found.gpus, lambda gpu: gpu.index)
     for gpu in design.gpus:
@@ -155,7 +135,7 @@ def _gpus(tell: _Teller, where: str, found: Node, design: Node) -> Iterator[Find
         yield tell(where, f"GPU {', '.join(map(str, extra))} is not in the design", _DESIGN, pair, Severity.WARNING)
 
 
-def _gpu(tell: _Teller, part: str, found: Gpu, design: Gpu) -> Iterator[Finding]:
+def _gpu(tell: Teller, part: str, found: Gpu, design: Gpu) -> Iterator[Finding]:
     if "unknown" not in (found.kind, design.kind) and found.kind != design.kind:
         yield tell(part, f"it is a {found.kind}, by design a {design.kind}", _MOVED, (design.kind, found.kind))
     if 0 <= found.nvlinks < design.nvlinks:
@@ -167,10 +147,10 @@ def _gpu(tell: _Teller, part: str, found: Gpu, design: Gpu) -> Iterator[Finding]
         )
 
 
-def _nics(tell: _Teller, where: str, found: Node, design: Node) -> Iterator[Finding]:
+def _nics(tell: Teller, where: str, found: Node, design: Node) -> Iterator[Finding]:
     if not found.nics:
         if design.nics:
-            yield _unknown(where, f"{len(design.nics)} NICs by design, and no capture lists them")
+            yield unknown(where, f"{len(design.nics)} NICs by design, and no capture lists them")
         return
     here = _by(found.nics, lambda nic: nic.name)
     named = any(nic.name in here for nic in design.nics)
@@ -187,7 +167,28 @@ def _nics(tell: _Teller, where: str, found: Node, design: Node) -> Iterator[Find
             yield from _nic(tell, part, own, nic)
 
 
-def _nic(tell: _Teller, part: str, found: Nic, design: Nic) -> Iterator[Finding]:
+def _extra_nics(found: Site, design: Site) -> Iterator[Finding]:
+    """NICs that the design lacks: one finding for each name, or for each node where names are others than designed."""
+    tell = Teller(found, design)
+    nodes = [(found.node(node.name), node) for node in design.nodes if node.nics and found.has_node(node.name)]
+    named: dict[str, list[Node]] = {}
+    for here, node in nodes:
+        planned = {nic.name for nic in node.nics}
+        extra = [nic.name for nic in here.nics if nic.name not in planned]
+        if len(extra) < len(here.nics):
+            for name in extra:
+                named.setdefault(name, []).append(here)
+        elif len(here.nics) > len(node.nics):
+            pair = (f"{len(node.nics)} NICs", f"{len(here.nics)} NICs")
+            summary = f"{len(here.nics)} NICs; the design has {len(node.nics)}, under other names"
+            yield tell(f"rack {here.rack}, node {here.name}", summary, _DESIGN, pair, Severity.WARNING)
+    for name, own in sorted(named.items()):
+        where = f"rack {listed(node.rack for node in own)}, node {listed(node.name for node in own)}, NIC {name}"
+        count = f" ({len(own)} nodes)" if len(own) > 1 else ""
+        yield tell(where, f"the NIC is not in the design{count}", _DESIGN, ("", f"NIC {name}"), Severity.WARNING)
+
+
+def _nic(tell: Teller, part: str, found: Nic, design: Nic) -> Iterator[Finding]:
     if found.leaf and design.leaf and found.leaf != design.leaf:
         summary = f"it ends on leaf {found.leaf}, by design on {design.leaf}"
         yield tell(part, summary, "move the cable to its leaf", (f"leaf {design.leaf}", f"leaf {found.leaf}"))
@@ -214,16 +215,16 @@ def _unsaid(found: Site, design: Site) -> Iterator[Finding]:
         ("NICs", [(node.name, nic) for node in shared for nic in node.nics if nic.health is Health.UNKNOWN]),
     ):
         if unsaid:
-            names = listed((name for name, _ in unsaid), _MANY)
-            yield _unknown("site", f"no capture tells the health of {len(unsaid)} {what}: {names}")
+            names = listed((name for name, _ in unsaid), MANY)
+            yield unknown("site", f"no capture tells the health of {len(unsaid)} {what}: {names}")
 
 
 def _leaves(found: Site, design: Site) -> Iterator[Finding]:
     if not found.leaves:
         if design.leaves:
-            yield _unknown("site", f"{len(design.leaves)} leaves by design, and no capture lists switches")
+            yield unknown("site", f"{len(design.leaves)} leaves by design, and no capture lists switches")
         return
-    tell = _Teller(found, design)
+    tell = Teller(found, design)
     here: Mapping[object, Leaf] = _by(found.leaves, lambda leaf: leaf.name)
     for leaf in design.leaves:
         own = here.get(leaf.name)
@@ -232,16 +233,10 @@ def _leaves(found: Site, design: Site) -> Iterator[Finding]:
             yield tell(part, "the leaf was not found", "look whether it is powered and in this subnet", (leaf.name, ""))
         elif 0 < own.uplinks < leaf.uplinks:
             spines = sorted(set(leaf.spines) - set(own.spines)) if own.spines else []
-            text = f"{own.uplinks} of {leaf.uplinks} uplinks" + (f"; none to {listed(spines, _MANY)}" if spines else "")
+            text = f"{own.uplinks} of {leaf.uplinks} uplinks" + (f"; none to {listed(spines, MANY)}" if spines else "")
             pair = (f"{leaf.uplinks} uplinks", f"{own.uplinks} uplinks")
             yield tell(part, text, "look at the missing ports on leaf and spine", pair)
     lack = sorted({spine.name for spine in design.spines} - {spine.name for spine in found.spines})
     if found.spines and lack:
         pair = (f"{len(design.spines)} spines", f"{len(found.spines)} spines")
-        yield tell("site", f"spines were not found: {listed(lack, _MANY)}", _CAPTURE, pair)
-
-
-def _unknown(subject: str, summary: str) -> Finding:
-    return Finding(
-        RULE, Verdict.UNKNOWN, Severity.WARNING, subject, summary, advice="run `rackyard topo collect` there"
-    )
+        yield tell("site", f"spines were not found: {listed(lack, MANY)}", _CAPTURE, pair)

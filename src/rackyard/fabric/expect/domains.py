@@ -49,7 +49,7 @@ def _check(rule: Rule, ctx: Context) -> list[Finding]:
     usual = pattern(Counter(len(rack.domains) for rack in racks)) if len(racks) > 1 else None
     home = _homes(racks)
     planned = _planned(ctx)
-    findings: list[Finding] = []
+    findings: list[Finding] = list(_alone(rule, ctx))
     for rack in racks:
         designed = planned.get(rack.name)
         if len(rack.domains) == 1 or len(rack.domains) == (designed or usual):
@@ -125,6 +125,49 @@ def _split(
             [*(_source(node) for node in nodes[:3]), _source(peer)],
             "the tray stands in another rack than recorded, or its GPUs were put into another partition: compare the"
             " chassis serial number with the record, then look at the partition in NMX; place no gang on it",
+        )
+
+
+def strays(ctx: Context) -> dict[str, str]:
+    """Nodes that stand alone in a rack though their NVLink domain is another rack's, each with that rack. Where the
+    domain's rack has a tray of this number already, or domains span racks as a rule, it is a layout.
+    """
+    places: dict[str, list[NodeView]] = defaultdict(list)
+    spread: dict[DomainKey, Counter[str]] = defaultdict(Counter)
+    for node in ctx.nodes.values():
+        if place := node.rack or node.chassis:
+            places[place].append(node)
+            if node.domain:
+                spread[node.domain][place] += 1
+    found = {}
+    for place, nodes in places.items():
+        node = nodes[0]
+        designed = ctx.designed_node(node.name)
+        if len(nodes) > 1 or node.domain is None or (designed and designed.rack == place):
+            continue
+        home, count = min(spread[node.domain].items(), key=lambda item: (-item[1], item[0]))
+        taken = {other.tray for other in places[home]} - {None}
+        if count >= _ENOUGH and home != place and node.tray not in taken:
+            found[node.name] = home
+    return found
+
+
+_ENOUGH = 3
+"""Nodes of a domain that must stand together before one elsewhere stands out."""
+
+
+def _alone(rule: Rule, ctx: Context) -> Iterator[Finding]:
+    for name, home in strays(ctx).items():
+        node = ctx.nodes[name]
+        peers = [one for one in ctx.nodes.values() if one.domain == node.domain and (one.rack or one.chassis) == home]
+        by = f" by its chassis serial number {node.chassis}" if node.chassis else ""
+        yield rule.fail(
+            ctx.at(name),
+            f"stands alone in another rack{by}, and its NVLink domain {node.domain} is that of {len(peers)} nodes of"
+            f" rack {home}",
+            [_source(node), _source(min(peers, key=lambda peer: peer.key))],
+            "one tray stands out: its chassis serial number or its record is wrong (correct it in the BMC), or it was"
+            f" moved and its partition in NMX was not; look whether it stands in rack {home}",
         )
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from rackyard.fabric import healthmask as masks
 from rackyard.fabric.expect.context import Context, NodeView
+from rackyard.fabric.expect.fabric_health_groups import Fault, told
 from rackyard.fabric.expect.majority import split
 from rackyard.fabric.expect.parts import GpuView
 from rackyard.fabric.expect.rules import Rule
@@ -34,21 +35,22 @@ def _state(rule: Rule, ctx: Context) -> list[Finding]:
     gpus = [(node, gpu) for node, gpu in ctx.gpus() if gpu.fact.fabric_state is not None]
     if not gpus:
         return [_nothing(rule, ctx, "fabric state")]
-    findings = []
+    faults = []
     for _, gpu in gpus:
         if gpu.fact.fabric_state in ("not-started", "in-progress"):
             summary = f"fabric state is {gpu.fact.fabric_state}: the GPU has not joined its NVLink domain"
-            findings.append(_fail(rule, ctx, gpu, "fabric_state", summary, _REGISTER))
+            faults.append(Fault(gpu, "fabric_state", summary, _REGISTER))
         elif masks.status_good(gpu.fact.fabric_status) is False:
             summary = f"fabric state is {gpu.fact.fabric_state} with status {gpu.fact.fabric_status}"
-            findings.append(_fail(rule, ctx, gpu, "fabric_status", summary, _REGISTER))
+            faults.append(Fault(gpu, "fabric_status", summary, _REGISTER))
     attached = split((node.family, gpu.fact.fabric_state != "not-supported", gpu) for node, gpu in gpus)
     for odd in attached.odd:
         if odd.expected:
             summary = (
                 f"says it is on no NVLink fabric; {odd.others(f'{ctx.nodes[odd.part.node].family} GPUs')} joined one"
             )
-            findings.append(_fail(rule, ctx, odd.part, "fabric_state", summary, _REGISTER))
+            faults.append(Fault(odd.part, "fabric_state", summary, _REGISTER))
+    findings = list(told(rule, ctx, faults))
     findings += _unsure(rule, ctx, attached.tied, "some joined an NVLink fabric and as many did not")
     findings += _silent(rule, ctx, "fabric_state", "fabric state")
     joined = sum(gpu.fact.fabric_state == "completed" for _, gpu in gpus)
@@ -68,16 +70,17 @@ def _health(rule: Rule, ctx: Context) -> list[Finding]:
     gpus = [(node, gpu) for node, gpu in ctx.gpus() if _tells_health(gpu)]
     if not gpus:
         return [_nothing(rule, ctx, "fabric health")]
-    findings = []
+    found = []
     for _, gpu in gpus:
         mask, said = gpu.fact.health_mask or 0, gpu.fact.health_summary
         faults = faults_of(mask)
         if faults:
             text = "; ".join(faults)
-            findings.append(_fail(rule, ctx, gpu, "health_mask", f"health mask 0x{mask:x}: {text}", _advice(text)))
+            found.append(Fault(gpu, "health_mask", f"health mask 0x{mask:x}: {text}", _advice(text)))
         elif masks.summary_good(said) is False:
             where = f" though its mask 0x{mask:x} shows no fault" if mask else ""
-            findings.append(_fail(rule, ctx, gpu, "health_summary", f"health summary is {said}{where}", _NO_WORK))
+            found.append(Fault(gpu, "health_summary", f"health summary is {said}{where}", _NO_WORK))
+    findings = list(told(rule, ctx, found))
     findings += _silent_health(rule, ctx, len(gpus))
     return rule.close(findings, f"health of {len(gpus)} GPUs on the fabric decoded: no condition is raised")
 
@@ -122,14 +125,15 @@ def _cluster(rule: Rule, ctx: Context) -> list[Finding]:
     gpus = [(node, gpu) for node, gpu in ctx.gpus() if gpu.fact.cluster_uuid is not None]
     if not gpus:
         return [_nothing(rule, ctx, "cluster UUID")]
-    findings = []
+    faults = []
     zero = split((node.family, is_zero(gpu.fact.cluster_uuid), gpu) for node, gpu in gpus)
     for odd in zero.odd:
         if odd.value:
             who = odd.others(f"{ctx.nodes[odd.part.node].family} GPUs")
-            proof = [odd.part.source("cluster_uuid"), *([odd.peer.source("cluster_uuid")] if odd.peer else [])]
+            peer = odd.peer.source("cluster_uuid") if odd.peer else None
             summary = f"cluster UUID is zero: the GPU is in no NVLink domain; {who} one"
-            findings.append(rule.fail(ctx.at(odd.part.node, odd.part.label), summary, proof, _REGISTER))
+            faults.append(Fault(odd.part, "cluster_uuid", summary, _REGISTER, peer))
+    findings = list(told(rule, ctx, faults))
     findings += _unsure(rule, ctx, zero.tied, "as many have a zero cluster UUID as have one")
     findings += _mixed(rule, ctx)
     return rule.close(findings, f"cluster UUID and clique of {len(gpus)} GPUs looked at: one pair in each node")
@@ -143,25 +147,21 @@ def _mixed(rule: Rule, ctx: Context) -> Iterator[Finding]:
             if not is_zero(gpu.fact.cluster_uuid):
                 keys[(gpu.fact.cluster_uuid or "").lower(), gpu.fact.clique_id].append(gpu)
         whole = {uuid for uuid, clique in keys if clique is not None}
-        told = {key: own for key, own in keys.items() if key[1] is not None or key[0] not in whole}
-        if len(told) < 2:
+        sure = {key: own for key, own in keys.items() if key[1] is not None or key[0] not in whole}
+        if len(sure) < 2:
             continue
-        counts = Counter({key: len(own) for key, own in told.items()})
+        counts = Counter({key: len(own) for key, own in sure.items()})
         few = min(counts.values())
-        odd = [gpu for key, own in sorted(told.items(), key=str) if counts[key] == few for gpu in own]
-        shown = ", ".join(f"{counts[key]} in {key[0]}.{key[1]}" for key in sorted(told, key=str))
-        split_by = "cliques" if len({uuid for uuid, _ in told}) == 1 else "cluster UUIDs"
+        odd = [gpu for key, own in sorted(sure.items(), key=str) if counts[key] == few for gpu in own]
+        shown = ", ".join(f"{counts[key]} in {key[0]}.{key[1]}" for key in sorted(sure, key=str))
+        split_by = "cliques" if len({uuid for uuid, _ in sure}) == 1 else "cluster UUIDs"
         yield rule.fail(
             ctx.at(node.name, ", ".join(gpu.label for gpu in odd) if len(odd) < len(node.gpus) / 2 else ""),
             f"GPUs of one node are in several {split_by}: {shown}",
-            [own[0].source("clique_id" if split_by == "cliques" else "cluster_uuid") for own in told.values()],
+            [own[0].source("clique_id" if split_by == "cliques" else "cluster_uuid") for own in sure.values()],
             "GPU feature discovery drops the clique label of such a node; put its GPUs into one partition with NMX,"
             " then reset them",
         )
-
-
-def _fail(rule: Rule, ctx: Context, gpu: GpuView, name: str, summary: str, advice: str) -> Finding:
-    return rule.fail(ctx.at(gpu.node, gpu.label), summary, [gpu.source(name)], advice)
 
 
 def _unsure(rule: Rule, ctx: Context, tied: list[tuple[V, GpuView]], what: str) -> Iterator[Finding]:
@@ -173,9 +173,9 @@ def _unsure(rule: Rule, ctx: Context, tied: list[tuple[V, GpuView]], what: str) 
 
 def _silent(rule: Rule, ctx: Context, name: str, what: str) -> Iterator[Finding]:
     """GPUs of whose peers something is known and of which it is not."""
-    told: Callable[[tuple[NodeView, GpuView]], bool] = lambda pair: getattr(pair[1].fact, name) is not None  # noqa: E731
-    families = {pair[0].family for pair in ctx.gpus() if told(pair)}
-    silent = [pair[1] for pair in ctx.gpus() if pair[0].family in families and not told(pair)]
+    known: Callable[[tuple[NodeView, GpuView]], bool] = lambda pair: getattr(pair[1].fact, name) is not None  # noqa: E731
+    families = {pair[0].family for pair in ctx.gpus() if known(pair)}
+    silent = [pair[1] for pair in ctx.gpus() if pair[0].family in families and not known(pair)]
     if silent:
         where = listed(gpu.node for gpu in silent)
         yield rule.unknown("site", f"{what} of {len(silent)} GPUs is not known: {where}", _COLLECT)

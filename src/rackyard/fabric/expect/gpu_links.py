@@ -33,6 +33,11 @@ _FEWER = (
 _SHARED = "every GPU of the domain lost the same: look at the NVSwitch tray or ASIC, not at the compute trays"
 _COLLECT = "run `rackyard topo collect` on the nodes, or give the topology that NCCL dumps"
 
+_LOOK = (
+    "look at `nvidia-smi nvlink -s` of this GPU on the node: a GPU that lists no link may have none. Until then place"
+    " no gang on it"
+)
+
 _MORE = "give a design file, or captures of more nodes that tell the GPU's product"
 
 Lost = Odd[int, GpuView]
@@ -51,10 +56,7 @@ def _check(rule: Rule, ctx: Context) -> list[Finding]:
     findings = list(_grouped(rule, ctx, [odd for odd in lost if odd.part.key not in unclear]))
     if unsure := [*found.tied, *((odd.value, odd.part) for odd in other)]:
         findings.append(_tied(rule, unsure))
-    if silent:
-        where = listed(gpu.node for gpu in silent)
-        summary = f"NVLinks of {len(silent)} of {len(silent) + len(told)} GPUs are not known: {where}"
-        findings.append(rule.unknown("site", summary, _COLLECT))
+    findings += _silent(rule, ctx, silent, len(silent) + len(told))
     if not findings and not found.judged:
         return [rule.unknown("site", f"{len(told)} GPUs, and none has a peer to be compared with", _MORE)]
     counts = Counter(links for _, _, links in told)
@@ -63,6 +65,25 @@ def _check(rule: Rule, ctx: Context) -> list[Finding]:
     return rule.close(
         findings, f"{len(told)} GPUs looked at, none has fewer NVLinks than its kind ({by_count(counts)})"
     )
+
+
+def _silent(rule: Rule, ctx: Context, silent: Sequence[GpuView], total: int) -> Iterator[Finding]:
+    """GPUs whose links nobody told. Where others of the same node are known they stand out, and are named each."""
+    nodes: dict[str, list[GpuView]] = defaultdict(list)
+    for gpu in silent:
+        nodes[gpu.node].append(gpu)
+    bare = [name for name, gpus in nodes.items() if len(gpus) == len(ctx.nodes[name].gpus)]
+    if bare:
+        count = sum(len(nodes[name]) for name in bare)
+        summary = f"NVLinks of {count} of {total} GPUs are not known: {listed(bare)}"
+        yield rule.unknown("site", summary, _COLLECT)
+    for name in sorted(nodes.keys() - bare):
+        own = ctx.nodes[name].gpus
+        which = ", ".join(gpu.label for gpu in nodes[name])
+        peer = next(gpu for gpu in own if gpu.fact.links is not None)
+        known = f"those of {len(own) - len(nodes[name])} other GPUs of the node are"
+        proof = [*(gpu.facts[0].source for gpu in nodes[name]), peer.source("links")]
+        yield rule.unknown(ctx.at(name, which), f"its NVLinks are not known, {known}", _LOOK, proof)
 
 
 def _below_figure(told: Sequence[tuple[NodeView, GpuView, int]]) -> frozenset[str]:

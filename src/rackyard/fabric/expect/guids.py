@@ -1,4 +1,4 @@
-"""Numbers that must be unique and are not: GUIDs of HCAs and switches, UUIDs of GPUs."""
+"""What must be unique and is not: GUIDs of HCAs and switches, UUIDs of GPUs, names of switches."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -118,4 +118,34 @@ def _parts(rule: Rule, shared: Sequence[tuple[str, str, Carried]]) -> Iterator[F
         yield rule.fail(subject, f"{what} {number} is used {len(carried)} times", carried.values(), _REFLASH)
 
 
-RULES = (Rule("fabric/guids", Severity.ERROR, "GPU UUIDs and HCA and switch GUIDs are used once", _check),)
+def _names(rule: Rule, ctx: Context) -> list[Finding]:
+    """Switches that go by one name. Readers put the GUID behind the name of those that share it in one capture."""
+    switches = [switch for switch in ctx.facts.switches if switch.guid and switch.guid.strip("0x")]
+    if not switches:
+        return [rule.not_applicable("no capture lists switches by their GUID")]
+    named: dict[str, dict[str, SwitchFact]] = defaultdict(dict)
+    for switch in sorted(switches, key=lambda one: (one.name, one.guid or "", str(one.source))):
+        guid = switch.guid or ""
+        if name := switch.name.removesuffix(guid).removesuffix("-"):
+            named[name].setdefault(guid, switch)
+    findings = []
+    for name, own in named.items():
+        if len(own) > 1:
+            shown = listed(own, 4)
+            findings.append(
+                rule.fail(
+                    f"switch {name}",
+                    f"{len(own)} switches are called {name}: GUIDs {shown}",
+                    [switch.source for switch in own.values()],
+                    "give each its own name (hostname on a managed switch, else a node name map of the fabric manager):"
+                    " until then they are told apart by GUID",
+                )
+            )
+    guids = {switch.guid for switch in switches}
+    return rule.close(findings, f"names of {len(guids)} switches looked at: each is used once")
+
+
+RULES = (
+    Rule("fabric/guids", Severity.ERROR, "GPU UUIDs and HCA and switch GUIDs are used once", _check),
+    Rule("fabric/switch-names", Severity.WARNING, "every switch has a name of its own", _names),
+)

@@ -1,10 +1,12 @@
-"""HCAs that a node lacks and its peers have."""
+"""HCAs that a node lacks and its peers have, and those that it has and they lack."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from rackyard.fabric.expect.context import Context, NodeView
+from rackyard.fabric.expect.kinds import Kind
 from rackyard.fabric.expect.majority import by_count
+from rackyard.fabric.expect.parts import NicView
 from rackyard.fabric.expect.rules import Rule
 from rackyard.fabric.expect.words import listed
 from rackyard.findings import Finding, Severity
@@ -106,4 +108,66 @@ def _whole_racks(rule: Rule, nodes: Sequence[NodeView]) -> Iterator[Finding]:
             )
 
 
-RULES = (Rule("fabric/hca-absent", Severity.ERROR, "every node has the HCAs that its peers have", _count),)
+_MANY = 4
+"""Peers for each node that has an HCA more, at least: where more nodes have it, it is another build."""
+
+
+def _extra(rule: Rule, ctx: Context) -> list[Finding]:
+    """HCAs of a compute type that a node has beyond its kind; designed nodes are for the comparison with the design."""
+    nodes = [node for node in ctx.nodes.values() if node.nics and node.kind.ports and not ctx.designed_node(node.name)]
+    peers = [node for node in nodes if node.kind.nodes > _MANY]
+    if not peers:
+        return [rule.not_applicable("no node has peers enough, or a design has them all")]
+    more: dict[tuple[int, str], list[tuple[NodeView, NicView]]] = defaultdict(list)
+    for node in peers:
+        for nic in _beyond(node):
+            more[id(node.kind), nic.fact.pci or nic.label].append((node, nic))
+    findings = []
+    for pairs in more.values():
+        kind = pairs[0][0].kind
+        if len(pairs) * _MANY > kind.nodes:
+            where = listed(node.name for node, _ in pairs)
+            summary = f"{len(pairs)} of {kind.nodes} {kind.name} nodes have an HCA more: {_at(pairs[0][1])}"
+            findings.append(rule.unknown(where, summary, _PEERS, [nic.source("name") for _, nic in pairs]))
+            continue
+        for node, nic in pairs:
+            peer = next((one.nics[0].fact.source for one in peers if one.kind is kind and one is not node), None)
+            have = f"{len(node.nics)} HCA ports, most of {kind.nodes} {kind.name} nodes have {len(kind.ports)}"
+            findings.append(
+                rule.fail(
+                    ctx.at(node.name, f"HCA {nic.fact.name}"),
+                    f"HCA {_at(nic)} is one more than its peers have: {have}",
+                    [nic.source("name"), peer],
+                    "a card that does not belong here, or a rail that its peers lack: NCCL uses it like the others, and"
+                    " rails of this node no longer match. Take it out, or leave it out with NCCL_IB_HCA",
+                )
+            )
+    return rule.close(findings, f"HCAs of {len(peers)} nodes looked at: none has one more than its kind")
+
+
+def _at(nic: NicView) -> str:
+    return f"{nic.fact.name} at {nic.fact.pci}" if nic.fact.pci else nic.label
+
+
+def _beyond(node: NodeView) -> list[NicView]:
+    """The HCA ports that the kind does not have. Names follow the order of discovery, so the address is surer."""
+    kind = node.kind
+    excess = len(node.nics) - len(kind.ports)
+    if excess <= 0:
+        return []
+    found = [nic for nic in node.nics if nic.fact.pci and nic.fact.pci not in kind.places]
+    if len(found) != excess:
+        found = [nic for nic in node.nics if (nic.fact.name, nic.fact.port) not in kind.ports]
+    return [nic for nic in found if _is_compute(nic, kind)]
+
+
+def _is_compute(nic: NicView, kind: Kind) -> bool:
+    """Whether it is of a type that the HCAs of the kind are of, or where none is told, of their rate."""
+    usual = kind.nic.split("+")
+    return nic.fact.hca_type in usual or (nic.fact.gbps is not None and f"{nic.fact.gbps:g} Gb/s" in usual)
+
+
+RULES = (
+    Rule("fabric/hca-absent", Severity.ERROR, "every node has the HCAs that its peers have", _count),
+    Rule("fabric/hca-extra", Severity.WARNING, "no node has a compute HCA that its peers lack", _extra),
+)

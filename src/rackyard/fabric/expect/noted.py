@@ -18,6 +18,7 @@ NOTED: tuple[Noted, ...] = (
     Noted("fabric/contradiction", Severity.WARNING, "captures agree with one another"),
     Noted("fabric/unreadable", Severity.WARNING, "every capture can be read"),
     Noted("fabric/capture-cut", Severity.WARNING, "no capture ends in the middle"),
+    Noted("fabric/block-twice", Severity.WARNING, "a fabric scan lists every node once"),
     Noted("fabric/scan-incomplete", Severity.WARNING, "the fabric scan ran without complaints"),
     Noted("fabric/cable-unclear", Severity.WARNING, "every link names both of its ends"),
     Noted("fabric/gpu-unreachable", Severity.ERROR, "nvidia-smi reaches every GPU"),

@@ -143,8 +143,10 @@ def missing_rails(found: Discovered) -> Iterator[Finding]:
 
 def uplinks(found: Discovered) -> Iterator[Finding]:
     """Leaves with fewer uplinks than the usual number, with the spines that they miss."""
-    leaves = [leaf for leaf in found.cabling.leaves() if found.cabling.uplinks.get(leaf) is not None]
-    counts = Counter(len(found.cabling.uplinks[leaf]) for leaf in leaves)
+    # A leaf whose own list was read and shows no uplink has none; of others (LLDP) nothing is known.
+    read = [leaf for leaf in found.cabling.leaves() if leaf in found.cabling.switches or leaf in found.cabling.uplinks]
+    leaves = read if any(found.cabling.uplinks.get(leaf) for leaf in read) else []
+    counts = Counter(len(found.cabling.uplinks.get(leaf, ())) for leaf in leaves)
     if not counts:
         return
     usual, times = counts.most_common(1)[0]
@@ -161,7 +163,7 @@ def uplinks(found: Discovered) -> Iterator[Finding]:
         return
     each = _usual_each(found, leaves, usual)
     for leaf in leaves:
-        own = found.cabling.uplinks[leaf]
+        own = found.cabling.uplinks.get(leaf, ())
         if len(own) >= usual:
             continue
         to = Counter(uplink.spine for uplink in own)
@@ -181,7 +183,7 @@ def _usual_each(found: Discovered, leaves: Sequence[str], usual: int) -> dict[st
     """How many cables a whole leaf has to each spine, by the leaves that have the usual number."""
     each: dict[str, Counter[int]] = defaultdict(Counter)
     for leaf in leaves:
-        own = found.cabling.uplinks[leaf]
+        own = found.cabling.uplinks.get(leaf, ())
         if len(own) >= usual:
             for spine, count in Counter(uplink.spine for uplink in own).items():
                 each[spine][count] += 1

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from rackyard.fabric.expect.context import Context, NodeView
+from rackyard.fabric.expect.domains import strays
 from rackyard.fabric.expect.rules import Rule
 from rackyard.fabric.expect.words import listed
 from rackyard.fabric.facts import GpuFact, HostFact, Source
@@ -13,9 +14,10 @@ from rackyard.findings import Finding, Severity
 def _missing(rule: Rule, ctx: Context) -> list[Finding]:
     """Compute tray numbers that a rack lacks and most racks have. Numbers come from the hosts, never from names."""
     racks: dict[str, dict[int, NodeView]] = defaultdict(dict)
+    astray = strays(ctx)  # `fabric/rack-domain` tells them; here they stand where their domain does
     for node in ctx.nodes.values():
         if node.rack and node.tray is not None:
-            racks[node.rack][node.tray] = node
+            racks[astray.get(node.name, node.rack)][node.tray] = node
     if len(racks) < 2:
         if not racks:
             return [
@@ -37,7 +39,7 @@ def _missing(rule: Rule, ctx: Context) -> list[Finding]:
                 rule.fail(
                     f"rack {rack}, tray {_numbers(lack)}",
                     f"{len(trays)} compute trays were seen; tray {_numbers(lack)} is in {having} of {len(racks)} racks",
-                    [_source(node) for _, node in sorted(trays.items())[:2]],
+                    [_source(node, "tray") for _, node in sorted(trays.items())[:2]],
                     "look whether the tray is powered and was captured; if there is none, say so in a design file",
                 )
             )
@@ -50,10 +52,11 @@ def _numbers(trays: Sequence[int]) -> str:
     return ", ".join(map(str, trays))
 
 
-def _source(node: NodeView) -> Source | None:
-    if node.hosts:
-        return next((host.source for host in node.hosts if host.tray is not None), node.hosts[0].source)
-    return node.gpus[0].source("tray") if node.gpus else node.nics[0].fact.source if node.nics else None
+def _source(node: NodeView, name: str) -> Source | None:
+    """The line that told `slot` or `tray` of a node, by the host first, as where it stands is taken from."""
+    facts: list[HostFact | GpuFact] = [*node.hosts, *(fact for gpu in node.gpus for fact in gpu.facts)]
+    value = getattr(node, name)
+    return next((fact.source for fact in facts if value is not None and getattr(fact, name) == value), None)
 
 
 def _places(rule: Rule, ctx: Context) -> list[Finding]:
@@ -90,7 +93,7 @@ def _shared(
         yield rule.fail(
             f"chassis {where}, {name} {number}",
             f"{len(names)} nodes say that they are in this place: {listed(names)}",
-            [_source(node) for node in nodes],
+            [_source(node, name) for node in nodes],
             "one was moved without its record, or carries another tray's platform data: compare serial numbers",
         )
 

@@ -94,11 +94,19 @@ def switch_name(description: str) -> SwitchName:
 
 
 def switch_names(descriptions: Mapping[str, str]) -> dict[str, SwitchName]:
-    """Each switch's name by its key. A chassis has one name for many chips; only there is the chip part of the name."""
+    """Each switch's name by its key, the GUID (`S-` before it counts for nothing). A chassis has one name for many
+    chips; only there is the chip part of the name. Switches that have one name all the same carry their GUID in it.
+    """
     names = {key: switch_name(description) for key, description in descriptions.items()}
+    names = _apart(names, {key: name.unit for key, name in names.items()})
+    return _apart(names, {key: f"-{key.removeprefix('S-')}" for key in names})
+
+
+def _apart(names: Mapping[str, SwitchName], parts: Mapping[str, str]) -> dict[str, SwitchName]:
+    """The names, and where several have one, each with its part behind it."""
     shared = Counter(name.name for name in names.values())
     return {
-        key: name._replace(name=name.name + name.unit) if name.name and shared[name.name] > 1 else name
+        key: name._replace(name=name.name + parts[key]) if name.name and shared[name.name] > 1 else name
         for key, name in names.items()
     }
 

@@ -6,7 +6,7 @@ HCA's end is its port's, that of a switch's end the switch's.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rackyard.errors import UsageError, Where
@@ -55,6 +55,13 @@ class _Node(NamedTuple):
     guid: str
 
 
+class _Ends(NamedTuple):
+    """The nodes by their ids, and by id and description those whose GUID another node has, too."""
+
+    nodes: dict[str, _Node]
+    twins: dict[tuple[str, str], _Node]
+
+
 class _Header(NamedTuple):
     source: Source
     id: str
@@ -75,11 +82,14 @@ def read(capture: Capture) -> Facts:
     headers, complaints = _survey(capture, lines)
     nodes, facts.switches = _nodes(headers)
     own = len(nodes)
-    facts.cables = _cables(capture, lines, nodes, {h.source.line: nodes[h.id] for h in headers})
+    twins = _twins(headers, nodes)
+    starts = {h.source.line: twins.get((h.id, h.description)) or nodes[h.id] for h in headers}
+    facts.cables = _cables(capture, lines, _Ends(nodes, twins), starts)
     if not facts.cables:
         raise _no_link(capture, headers)
     facts.findings += complained(NAME, capture.file, complaints)
-    facts.findings += _cut(capture, len(nodes) - own, headers[-1].source, facts.cables[-1].source)
+    facts.findings += _twice(capture, headers)
+    facts.findings += _cut(capture, list(nodes.values())[own:], headers[-1].source, facts.cables[-1].source)
     return facts
 
 
@@ -109,27 +119,42 @@ def _survey(capture: Capture, lines: list[str]) -> tuple[list[_Header], list[Sou
 
 
 def _nodes(headers: list[_Header]) -> tuple[dict[str, _Node], list[SwitchFact]]:
-    """Every node that has a block, by its id; and the switches among them."""
-    names = switch_names({head.id: head.description for head in headers if head.kind == "switch"})
+    """Every node that has a block, by its id; and the switches among them. A switch that carries the GUID of one before
+    it, and another description, is a switch of its own.
+    """
+    first = {head.id: head for head in reversed(headers)}
+    names = switch_names({key: head.description for key, head in first.items() if head.kind == "switch"})
     nodes: dict[str, _Node] = {}
-    switches = []
+    switches: dict[tuple[str, str], SwitchFact] = {}
     for head in headers:
         node = _node(head.id, head.kind, head.description)
         if head.kind == "switch":
-            name = names[head.id]
+            same = head.description == first[head.id].description and head.id in names
+            name = names[head.id] if same else switch_name(head.description)
             node = node._replace(owner=name.name or node.owner)
-            switches.append(
-                SwitchFact(
-                    name=node.owner,
-                    source=head.source,
-                    guid=node.guid or None,
-                    ports=head.ports,
-                    lid=head.lid,
-                    model=name.model or None,
-                )
+            fact = SwitchFact(
+                name=node.owner,
+                source=head.source,
+                guid=node.guid or None,
+                ports=head.ports,
+                lid=head.lid,
+                model=name.model or None,
             )
-        nodes[head.id] = node
-    return nodes, switches
+            switches.setdefault((head.id, node.owner), fact)
+        nodes.setdefault(head.id, node)
+    return nodes, list(switches.values())
+
+
+def _twins(headers: list[_Header], nodes: dict[str, _Node]) -> dict[tuple[str, str], _Node]:
+    """The switches that carry the GUID of one before them under another description. Real fabrics have none."""
+    if len(nodes) == len(headers):
+        return {}
+    first = {head.id: head.description for head in reversed(headers)}
+    return {
+        (head.id, head.description): _node(head.id, head.kind, head.description)
+        for head in headers
+        if head.kind == "switch" and head.description != first[head.id]
+    }
 
 
 def _node(node: str, kind: str | None, description: str) -> _Node:
@@ -148,11 +173,10 @@ def _node(node: str, kind: str | None, description: str) -> _Node:
     return _Node(kind, host, device, guid)
 
 
-def _cables(
-    capture: Capture, lines: list[str], nodes: dict[str, _Node], starts: dict[int | None, _Node]
-) -> list[CableFact]:
+def _cables(capture: Capture, lines: list[str], ends: _Ends, starts: dict[int | None, _Node]) -> list[CableFact]:
     """One cable a port line. `starts` tells which node's block starts at a line; nodes that are only named as a far end
-    are added to `nodes`."""
+    are added to `ends`."""
+    nodes, twins = ends
     cables: list[CableFact] = []
     rates: dict[tuple[str | None, str | None], _Rate] = {}
     here: _Node | None = None
@@ -169,7 +193,8 @@ def _cables(
             description, speed = "", None
         if match is None or here is None:
             raise _unreadable(capture, number, line)
-        there = nodes.get(far)
+        there = twins.get((far, description)) if twins else None
+        there = there or nodes.get(far)
         if there is None:
             there = nodes[far] = _node(far, None, description)
         rate = rates.get((width, speed))
@@ -196,14 +221,44 @@ def _rate(width: str | None, speed: str | None) -> _Rate:
     return lanes, named, gbps_of(lanes, named)
 
 
-def _cut(capture: Capture, missing: int, last: Source, last_link: Source) -> Iterable[Finding]:
+def _twice(capture: Capture, headers: list[_Header]) -> Iterable[Finding]:
+    """Nodes with several blocks. ibnetdiscover writes one for each GUID, so the file holds several runs, or two nodes
+    carry one GUID. Switches of two names are told by `fabric/guids`, too."""
+    blocks: dict[str, list[_Header]] = {}
+    for head in headers:
+        blocks.setdefault(head.id, []).append(head)
+    twice = [own for own in blocks.values() if len(own) > 1]
+    if twice:
+        names = _few([_node(own[0].id, own[0].kind, own[0].description) for own in twice])
+        yield Finding(
+            rule="fabric/block-twice",
+            verdict=Verdict.UNKNOWN,
+            severity=Severity.WARNING,
+            subject=capture.file,
+            summary=f"several blocks of one GUID: {names}",
+            evidence=tuple(head.source.evidence() for own in twice[:4] for head in own[:2]),
+            advice="One file must hold one run: capture again. If it is one, two nodes carry the same GUID.",
+        )
+
+
+_NAMED = 4
+"""How many nodes a finding about the file names."""
+
+
+def _few(nodes: Sequence[_Node]) -> str:
+    """The first of these nodes, by name or else by GUID."""
+    shown = [f"{node.owner} {node.device}".strip() if node.owner else f"GUID {node.guid}" for node in nodes[:_NAMED]]
+    more = len(nodes) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _cut(capture: Capture, missing: Sequence[_Node], last: Source, last_link: Source) -> Iterable[Finding]:
     """A whole capture has a block for every node, and links in the last of them."""
     bare = (last.line or 0) > (last_link.line or 0)
     if not missing and not bare:
         return
-    why = (
-        "the last block has no link" if bare else f"{missing} nodes are named at the far end of links but have no block"
-    )
+    lack = f"{len(missing)} nodes are named at the far end of links but have no block: "
+    why = "the last block has no link" if bare else lack + _few(missing)
     yield Finding(
         rule="fabric/capture-cut",
         verdict=Verdict.UNKNOWN,
