@@ -75,5 +75,6 @@ def _text(text: str) -> str:
     """A quoted string of the DOT language, in which only the quote and the backslash mean something."""
     plain = text
     if not text.isprintable():
-        plain = "".join(char if char.isprintable() or char == "\n" else " " for char in text)
+        # By their numbers: two names must not become one.
+        plain = "".join(char if char.isprintable() or char == "\n" else f"<{ord(char):x}>" for char in text)
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
