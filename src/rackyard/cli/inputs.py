@@ -1,10 +1,11 @@
 """Bytes that a command was given: a file, or `-` for standard input. Whatever can't be read is one UsageError."""
 
 import difflib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Protocol
 
 STDIN = "-"
 _PIECE = 256 * 1024
@@ -30,15 +31,21 @@ def read_at_most(path: Path, limit: int) -> bytes:
             raise UsageError("there is no standard input", fix="give a file")
         return _bounded(sys.stdin.buffer, limit)
     try:
-        with path.open("rb") as handle:
-            return _bounded(handle, limit)
+        with path.open("rb", buffering=0) as handle:
+            size = os.fstat(handle.fileno()).st_size
+            return handle.readall() if 0 < size < limit else _bounded(handle, limit)
     except IsADirectoryError:
         raise UsageError("a file is wanted here", where=str(path), why="it is a folder") from None
     except OSError as error:
         raise UsageError("the file can't be read", where=str(path), why=error.strerror or str(error)) from None
 
 
-def _bounded(handle: BinaryIO, limit: int) -> bytes:
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes | None:
+        """At most so many bytes."""
+
+
+def _bounded(handle: _Readable, limit: int) -> bytes:
     # Piece by piece: `read(limit)` takes room for all of it first, be the file ever so small.
     parts = []
     while limit > 0 and (part := handle.read(min(limit, _PIECE))):

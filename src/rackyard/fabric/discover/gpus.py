@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
@@ -124,6 +124,7 @@ def _has_nvlink(fact: GpuFact) -> bool:
     return kind_of(fact.product) in kinds.SHAPES and "PCIE" not in (fact.product or "").upper()
 
 
+@lru_cache(maxsize=256)
 def kind_of(product: str | None) -> str:
     """`NVIDIA GB300` → `GB300`, `NVIDIA H100 80GB HBM3` → `H100`, `NVIDIA A100-SXM4-80GB` → `A100`."""
     words = _KIND.sub("", product or "").replace("-", " ").split()

@@ -12,7 +12,7 @@ from rackyard.fabric.discover import cabling as cables
 from rackyard.fabric.discover import gpus, nics
 from rackyard.fabric.discover.cabling import Cabling
 from rackyard.fabric.discover.names import HostNames, natural
-from rackyard.fabric.discover.nodes import Parts, disputed_domain, domain_of, node_of
+from rackyard.fabric.discover.nodes import Parts, disputed_domain, domain_of, node_of, shared_domain
 from rackyard.fabric.discover.nvswitch import NvMap, nvlink_map
 from rackyard.fabric.discover.racks import racks_of
 from rackyard.fabric.discover.rails import Rails, rails
@@ -77,6 +77,7 @@ def merge(facts: Facts, name: str = "site", *, simulated: bool = False) -> Disco
             tuple(cpu_facts.get(node, ())),
             tuple(pci_facts.get(node, ())),
             tuple(table.rows for table in tables.get(node, ())),
+            shared_domain(hosts.get(node), gpu_facts.get(node, ())),
         )
         for node in everybody
         if node not in lanes.others or node in gpu_facts

@@ -1,7 +1,7 @@
 """One node of the site from the merged records of it."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -26,6 +26,8 @@ class Parts:
     cpus: tuple[CpuFact, ...]
     pci: tuple[PciFact, ...]
     tables: tuple[PciRows, ...] = ()
+    shared: DomainKey | None = None
+    """The NVLink domain it shares with others, by `shared_domain`."""
 
     @property
     def place(self) -> Place | None:
@@ -38,7 +40,7 @@ class Parts:
             return "named", self.host.block
         if self.host and self.host.tiers and not any(nic.guid or nic.leaf_port for nic in self.nics):
             return "named", self.host.tiers[0]
-        key = shared_domain(self)
+        key = self.shared
         return ("domain", f"domain-{key.cluster_uuid[:8]}.{key.clique_id}") if key else None
 
     @property
@@ -80,22 +82,18 @@ def disputed_domain(parts: Parts, told: Iterable[HostFact]) -> Finding | None:
     return None
 
 
-def shared_domain(parts: Parts) -> DomainKey | None:
-    """The NVLink domain that most of its GPUs are in, or that its label gives; None for a machine of its own."""
-    told = Counter(
-        (gpu.cluster_uuid, gpu.clique_id)
-        for gpu in parts.gpus
-        if not is_zero(gpu.cluster_uuid) and gpu.clique_id is not None
-    )
-    if told:
-        uuid, clique = min(told, key=lambda key: (-told[key], str(key)))
-        assert uuid is not None and clique is not None
+def shared_domain(host: HostFact | None, gpus: Sequence[GpuFact]) -> DomainKey | None:
+    """The NVLink domain that most of a node's GPUs are in, or that its label gives; None for a machine of its own."""
+    told = [(gpu.cluster_uuid, gpu.clique_id) for gpu in gpus]
+    if not told or told.count(told[0]) < len(told):
+        counted = Counter(word for word in told if not is_zero(word[0]) and word[1] is not None)
+        told = [min(counted, key=lambda key: (-counted[key], str(key)))] if counted else []
+    uuid, clique = told[0] if told else (None, None)
+    if uuid is not None and clique is not None and not is_zero(uuid):
         return DomainKey(uuid, clique)
-    if any(gpu.cluster_uuid is not None for gpu in parts.gpus):
+    if any(gpu.cluster_uuid is not None for gpu in gpus):
         return None  # the GPUs say that they share nothing, whatever a label says
-    host = parts.host
-    if host and not is_zero(host.cluster_uuid) and host.clique_id is not None:
-        assert host.cluster_uuid is not None
+    if host and host.clique_id is not None and host.cluster_uuid is not None and not is_zero(host.cluster_uuid):
         return DomainKey(host.cluster_uuid, host.clique_id)
     return _of_block(host.block) if host and host.block else None
 
@@ -110,7 +108,7 @@ def _of_block(block: str) -> DomainKey:
 
 def domain_of(parts: Parts) -> DomainKey:
     """The domain, or the node's own where it shares none that anybody knows of."""
-    return shared_domain(parts) or DomainKey(f"node:{parts.name}", 0)
+    return parts.shared or DomainKey(f"node:{parts.name}", 0)
 
 
 def node_of(parts: Parts, rack: str, domain: DomainKey) -> Node:

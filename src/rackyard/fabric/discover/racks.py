@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rackyard.fabric.discover.cabling import Cabling, HostPort
 from rackyard.fabric.discover.names import natural
-from rackyard.fabric.discover.nodes import Parts, Place, shared_domain
+from rackyard.fabric.discover.nodes import Parts, Place
 from rackyard.fabric.discover.rails import Rails
 from rackyard.fabric.model import UNPLACED, DomainKey
 
@@ -49,14 +49,14 @@ def _beside_peers(places: Mapping[str, Place], parts: Mapping[str, Parts], rails
     by_leaves: dict[int, Counter[Place]] = defaultdict(Counter)
     for node, place in places.items():
         if place[0] in ("named", "chassis") and place[1] != UNPLACED:
-            if (key := shared_domain(parts[node])) is not None:
+            if (key := parts[node].shared) is not None:
                 by_domain[key][place] += 1
             if node in rails.home:
                 by_leaves[rails.home[node]][place] += 1
     found = dict(places)
     for node, place in places.items():
         if place[0] in ("domain", "leaves"):
-            key, home = shared_domain(parts[node]), rails.home.get(node, -1)
+            key, home = parts[node].shared, rails.home.get(node, -1)
             told = by_domain.get(key) if key is not None else by_leaves.get(home)
             if told:
                 found[node] = min(told, key=lambda known: (-told[known], known))
