@@ -114,7 +114,13 @@ def main() -> None:
         start = f"{row['version']:<9}{row['kind']:<14}{row['equal']:>8}{row['total']:>8}"
         print(f"{start}{share:>10}{100 * row['bar']:>5.0f} %")
     if given.json:
-        about = {"date": str(date.today()), "machine": machine, "load": load, "runs": given.runs}
+        about = {
+            "date": str(date.today()),
+            "command": " ".join(sys.argv),
+            "machine": machine,
+            "load": load,
+            "runs": given.runs,
+        }
         given.json.write_text(json.dumps({**about, "speed": rows, "agreement": agreed}, indent=2) + "\n")
     late = any(row["limit_s"] is not None and row["cpu_s"] > row["limit_s"] for row in rows)
     sys.exit(1 if late or any(row["equal"] < row["bar"] * row["total"] for row in agreed) else 0)
