@@ -224,6 +224,20 @@ def test_plan_without_a_seat_names_what_would_fit(tmp_path: Path) -> None:
     assert "6 GPUs do not divide over GB300 nodes of 4 GPUs" in answer.out and "fix: gpus: 4 or 8" in answer.out
 
 
+@pytest.mark.parametrize(("gpus", "code"), [(8, 0), (6, 1)])
+def test_a_recorded_decision_is_made_again(tmp_path: Path, gpus: int, code: int) -> None:
+    state, case = tmp_path / "state", tmp_path / "case.json"
+    assert call("plan", job_file(tmp_path, gpus=gpus), "--record", case, "--state", state).code == code
+    answer = call("plan", case, "--again", "--state", state)
+    assert answer.code == 0 and "the answer is the same as when it was recorded" in answer.out
+    told = json.loads(case.read_text())
+    case.write_text(json.dumps({**told, "site": {**told["site"], "digest": "0" * 64}}))
+    answer = call("plan", case, "--again", "--state", state)
+    assert answer.code == 2 and "another site" in answer.err
+    case.write_text("{")
+    assert "no JSON" in call("plan", case, "--again", "--state", state).err
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [(["--rank", 4], "there is no rank 4"), (["--site", "none.yaml"], "the site file does not exist")],

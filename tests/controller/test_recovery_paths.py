@@ -99,6 +99,12 @@ def test_without_a_spare_in_the_rack_the_whole_segment_moves(tmp_path: Path) -> 
     assert actions(state) == [("tray", "move-segment")]
     assert [racks(attempt) for attempt in state.attempts] == [{"r01"}, {"r02"}]
     assert state.attempts[1].resume_step in (5, 10)
+    told = [line for line in why(state).evidence if line.startswith("attempt 2: segment 0")]
+    assert [line.split(": ")[1:3] for line in told] == [
+        ["segment 0, same-domain", "not taken"],
+        ["segment 0, other-domain", "chosen"],
+        ["segment 0, split", "not taken"],
+    ]
 
 
 def test_with_nowhere_to_go_it_waits_and_goes_on_when_the_tray_returns(

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from rackyard.cli.nodes import nodes
 from rackyard.cli.racks import racks
+from rackyard.cli.topo import topo
 from rackyard.errors import SpecError, UsageError
 
 
@@ -53,3 +54,10 @@ def test_a_wrong_name_and_a_wrong_file(file: str, tmp_path: Path) -> None:
     assert isinstance(done.exception, SpecError)
     done = CliRunner().invoke(nodes, ["ls", "--site", str(tmp_path / "none.yaml")])
     assert isinstance(done.exception, UsageError)
+
+
+def test_captures_of_a_site_with_blocks(tmp_path: Path) -> None:
+    done = CliRunner().invoke(topo, ["simulate", str(tmp_path), "--racks", "2", "--racks-per-block", "1"])
+    assert done.exit_code == 0
+    wires = (tmp_path / "ibnetdiscover.txt").read_text()
+    assert "spine-2-9" in wires and "core-1" in wires

@@ -45,7 +45,30 @@ def test_only_servers_may_name_their_gpu() -> None:
     assert simulate(racks=0, hgx=1, gpu="H100").nodes[0].gpus[0].kind == "H100"
 
 
-@pytest.mark.parametrize("wrong", [{"gpu": "GB3OO"}, {"trays": 19}, {"racks": -1}, {"racks": 0}])
+def test_blocks_have_their_own_spines_and_meet_in_the_core() -> None:
+    site = simulate(racks=3, trays=1, hgx=5, racks_per_block=2)
+    assert [rack.name for rack in site.racks] == ["r01", "r02", "r03", "h01", "h02"]
+    spines = {leaf.rack: leaf.spines for leaf in site.leaves}
+    for block, racks in enumerate((("r01", "r02"), ("r03", "h01"), ("h02",)), 1):
+        assert [spines[rack] for rack in racks] == [tuple(f"spine-{block}-{n}" for n in range(1, 10))] * len(racks)
+    cores = ("core-1", "core-2", "core-3", "core-4")
+    assert {spine.above for spine in site.spines[:27]} == {cores}
+    assert [spine.name for spine in site.spines[27:]] == list(cores)
+    assert {leaf.uplinks for leaf in site.leaves} == {18}
+
+
+def test_one_block_needs_no_core_and_changes_nothing_else() -> None:
+    site, flat = simulate(racks=2, trays=2, hgx=1, racks_per_block=3), simulate(racks=2, trays=2, hgx=1)
+    assert [spine.name for spine in site.spines] == [f"spine-1-{n}" for n in range(1, 10)]
+    assert not any(spine.above for spine in site.spines)
+    assert (site.racks, site.nodes) == (flat.racks, flat.nodes)
+    assert [spine.name for spine in flat.spines] == [f"spine-{n}" for n in range(1, 10)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"gpu": "GB3OO"}, {"trays": 19}, {"racks": -1}, {"racks": 0}, {"racks": 10_001}, {"racks_per_block": -1}],
+)
 def test_nonsense_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         simulate(**wrong)  # type: ignore[arg-type]
@@ -86,6 +109,6 @@ def test_names_are_unique() -> None:
 
 def test_importing_the_fabric_brings_no_heavy_module() -> None:
     heavy = ("torch", "numpy", "ruamel.yaml", "pydantic")
-    code = f"import sys, rackyard.placement; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, rackyard.fabric; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -101,14 +101,16 @@ def test_any_site_comes_back_equal(site: Site) -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2), st.integers(1, 18), st.integers(0, 5), st.sampled_from(["GB200", "GB300"]), st.data())
 def test_simulated_sites_come_back_equal(racks: int, trays: int, hgx: int, gpu: str, data: st.DataObject) -> None:
-    site = simulate(racks, trays, max(hgx, 1), gpu)
+    site = simulate(racks, trays, max(hgx, 1), gpu, racks_per_block=data.draw(st.integers(0, 4)))
     assert load(dump(site)) == site
     assert dump(site).count("\n") == 1
     assert load(dump(site, full=True)) == site
     node = data.draw(st.sampled_from(site.nodes))
     hurt = site.with_cordon({node.name: "why: #1"})
     assert load(dump(hurt)) == hurt
-    assert len(dump(hurt).splitlines()) < 20 + len(site.nodes) + len(site.racks)
+    # Leaves and spines take lines only where not every leaf goes to every spine.
+    switches = len(site.leaves) + len(site.spines) if any(spine.above for spine in site.spines) else 0
+    assert len(dump(hurt).splitlines()) < 20 + len(site.nodes) + len(site.racks) + switches
 
 
 def test_written_by_hand() -> None:
@@ -199,6 +201,8 @@ def test_a_node_of_a_known_shape_takes_one_line() -> None:
 def test_the_short_form() -> None:
     assert load("simulate: {racks: 2, trays: 18, hgx: 2, gpu: GB300}") == simulate(2, 18, 2, "GB300")
     assert load("simulate:") == simulate()
+    assert load("simulate: {racks: 3, racks_per_block: 2}") == simulate(3, racks_per_block=2)
+    assert "racks_per_block" not in dump(simulate(3))
 
 
 def test_a_domain_over_two_racks() -> None:

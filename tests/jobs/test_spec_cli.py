@@ -22,6 +22,12 @@ def test_explain_shows_a_section_with_its_keys() -> None:
     assert "segment" not in out
 
 
+def test_explain_shows_what_an_entry_of_a_list_holds() -> None:
+    out = CliRunner().invoke(config, ["explain", "groups"]).output
+    assert "type: list of sections; default: `[]`" in out
+    assert "groups.within\n" in out
+
+
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_explain_for_programs(output: str) -> None:
     result = CliRunner().invoke(config, ["explain", "gpus", "-o", output])

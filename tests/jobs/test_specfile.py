@@ -63,6 +63,13 @@ def test_the_file_names_the_job(file: str, name: str) -> None:
         ("run: a\ngpus: 8\nspread: {racks: 9}", 3, 17, "more than the job has"),
         ("run: a\ngpus: 8\nenv: {A: }", 3, 7, "has no value"),
         ("run: a\ngpus: 8\nwatch: {hang: 60}", 3, 15, "must be a duration with its unit"),
+        ("run: a\ngpus: 8\ngroups:\n- {gpus: 4, within: leaf}\n- {gpus: 3, within: part}", 5, 10, "must divide"),
+        ("run: a\ngpus: 8\ngroups: [{gpus: 4, within: leaf, requird: true}]", 3, 34, "did you mean required?"),
+        ("run: a\ngpus: 8\nspread: isolate", 3, 9, "set checkpoint.replicas"),
+        ("run: a\ngpus: 8\nnodes: {pin: [t1, 7]}", 3, 19, "write the value in quotes"),
+        ("run: a\ngpus: 8\nnodes: {pin: [t1], exclude: [t1]}", 3, 15, "is excluded as well"),
+        ("run: a\nname: b\ngpus: 8\napart: [a, b]", 4, 12, "is this job itself"),
+        ("run: a\ngpus: 8\nestimate: 60", 3, 11, "must be a duration with its unit"),
         ("run: 'a", 1, 8, "not valid YAML"),
         ("run: [", 1, 7, "not valid YAML"),
         ("run: a\n\x07", 2, 1, "U+0007"),
@@ -187,5 +194,7 @@ def test_the_schema_asks_for_run_and_gpus() -> None:
     schema = file_schema()
     assert schema["required"] == ["run", "gpus"]
     assert schema["additionalProperties"] is False
+    assert schema["properties"]["groups"]["items"] == {"$ref": "#/$defs/RankGroup"}
+    assert schema["$defs"]["RankGroup"]["required"] == ["gpus", "within"]
     assert schema["$defs"]["Watch"]["properties"]["hang"]["default"] == "10m"
     assert schema["$defs"]["Checkpoint"]["properties"]["every"]["default"] == "auto"

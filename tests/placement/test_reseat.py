@@ -1,9 +1,23 @@
 """Reseating by example."""
 
+from dataclasses import replace
+
 import pytest
 
 from rackyard.fabric import Health, Site, simulate
-from rackyard.placement import Occupancy, Placement, Rejection, Request, moved_ranks, place, reseat
+from rackyard.placement import (
+    Group,
+    Occupancy,
+    Placement,
+    Rejection,
+    Request,
+    decode,
+    encode,
+    explain,
+    moved_ranks,
+    place,
+    reseat,
+)
 
 SITE = simulate(racks=2, trays=6)
 NONE: frozenset[str] = frozenset()
@@ -125,3 +139,45 @@ def test_a_request_of_another_gang_is_refused() -> None:
     old = start(Request(16))
     with pytest.raises(ValueError, match="does not belong"):
         reseat(old, frozenset({"r01-t01"}), NONE, Request(8), SITE, Occupancy())
+
+
+def test_each_way_to_mend_says_what_it_would_move() -> None:
+    site = simulate(3)
+    request = Request(64, segment_gpus=64, spares=1)
+    old = place(request, site, Occupancy())
+    assert isinstance(old, Placement)
+    new = reseat(old, frozenset({"r01-t03"}), frozenset(), request, site, Occupancy())
+    assert isinstance(new, Placement)
+    assert [(choice.way, choice.chosen, choice.ranks) for choice in new.choices] == [
+        ("same-domain", True, 4),
+        ("other-domain", False, 64),
+        ("split", False, 0),
+    ]
+    assert new.cost[0].name == "ranks-moved" and new.cost[0].value == 4
+    assert any("other-domain: not taken: 64 ranks move, to r02" in line for line in explain(new))
+    assert decode(encode(new)) == new
+
+
+def test_a_required_group_stays_in_its_block() -> None:
+    site = simulate(4, racks_per_block=2)
+    request = Request(128, segment_gpus=64, groups=(Group(128, "block", required=True),))
+    old = place(request, site, Occupancy())
+    assert isinstance(old, Placement)
+    assert [segment.rack for segment in old.segments] == ["r01", "r02"]
+    answer = reseat(old, frozenset(), frozenset({"r01"}), request, site, Occupancy())
+    assert isinstance(answer, Rejection) and answer.constraint == "no-spare"
+    wish = replace(request, groups=(Group(128, "block"),))
+    answer = reseat(old, frozenset(), frozenset({"r01"}), wish, site, Occupancy())
+    assert isinstance(answer, Placement)
+    assert [segment.rack for segment in answer.segments] == ["r03", "r02"]
+
+
+def test_copies_stay_apart_when_a_segment_moves() -> None:
+    site = simulate(3)
+    request = Request(64, segment_gpus=32, copies=2)
+    old = place(request, site, Occupancy())
+    assert isinstance(old, Placement)
+    assert [segment.rack for segment in old.segments] == ["r01", "r02"]
+    answer = reseat(old, frozenset(), frozenset({"r01"}), request, site, Occupancy())
+    assert isinstance(answer, Placement)
+    assert {segment.rack for segment in answer.segments} == {"r02", "r03"}

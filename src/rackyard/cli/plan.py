@@ -2,10 +2,15 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rackyard.cli.common import emit, output_option, plain, print_table, state_option
+
+if TYPE_CHECKING:
+    from rackyard.fabric import Site
+    from rackyard.placement import Occupancy, Placement, Rejection, Request
 
 
 @click.command("plan")
@@ -14,9 +19,11 @@ from rackyard.cli.common import emit, output_option, plain, print_table, state_o
 @click.option(
     "--rank", type=click.IntRange(min=0), default=0, show_default=True, help="The rank whose environment is shown."
 )
+@click.option("--record", type=click.Path(path_type=Path), help="Write the decision, with all it rests on, to a file.")
+@click.option("--again", is_flag=True, help="FILE is what --record wrote: decide again, and compare.")
 @output_option
 @state_option
-def plan(file: Path, site: Path | None, rank: int, output: str, state: Path) -> None:
+def plan(file: Path, site: Path | None, rank: int, record: Path | None, again: bool, output: str, state: Path) -> None:
     """Show the placement, the rank map and the environment that FILE would get. Exit code 1 when it has no seat."""
     from rackyard.cli.findings import plain_finding
     from rackyard.cli.nodes import look
@@ -28,6 +35,9 @@ def plan(file: Path, site: Path | None, rank: int, output: str, state: Path) -> 
     from rackyard.placement import Rejection, place
     from rackyard.placement.explain import explain
 
+    if again:
+        _again(file, site, output, state)
+        return
     spec, workdir = read_spec(file)
     check_script(str(spec["run"]), str(workdir))
     wanted = request_of(spec)
@@ -35,6 +45,8 @@ def plan(file: Path, site: Path | None, rank: int, output: str, state: Path) -> 
         raise UsageError(f"there is no rank {rank}", why=f"the job's ranks are 0 to {wanted.gpus - 1}")
     ground, occupancy = look(site, state)
     answer = place(wanted, ground, occupancy)
+    if record is not None:
+        _record(record, wanted, ground, occupancy, answer)
     if isinstance(answer, Rejection):
         emit(output, plain(answer), lambda: click.echo("\n".join(explain(answer))))
         sys.exit(1)
@@ -61,3 +73,41 @@ def plan(file: Path, site: Path | None, rank: int, output: str, state: Path) -> 
 
     refused_data = [plain_finding(finding) for finding in refused]
     emit(output, {"placement": plain(answer), "plan": plain(made), "refused": refused_data}, table)
+
+
+def _record(
+    file: Path, wanted: "Request", ground: "Site", occupancy: "Occupancy", answer: "Placement | Rejection"
+) -> None:
+    import json
+
+    from rackyard.cli.write import write_file
+    from rackyard.placement.record import record
+
+    write_file(file, json.dumps(record(wanted, ground, occupancy, answer), indent=1, ensure_ascii=False) + "\n")
+
+
+def _again(file: Path, site: Path | None, output: str, state: Path) -> None:
+    """Decide a recorded case again. Exit code 1 when the answer is another one."""
+    import json
+
+    from rackyard.cli.inputs import read_bytes
+    from rackyard.cli.nodes import look
+    from rackyard.errors import UsageError
+    from rackyard.placement.explain import explain
+    from rackyard.placement.record import again, answer_of
+
+    try:
+        case = json.loads(read_bytes(file))
+    except ValueError as error:
+        raise UsageError("this is no JSON", where=str(file), why=str(error)) from None
+    if not isinstance(case, dict):
+        raise UsageError("this is no placement case", where=str(file), fix="give a file that --record wrote")
+    then, now = answer_of(case), again(case, look(site, state)[0])
+
+    def table() -> None:
+        click.echo("\n".join(explain(now)))
+        click.echo(f"\nthe answer is {'the same' if now == then else 'another one'} as when it was recorded")
+
+    emit(output, {"same": now == then, "answer": plain(now)}, table)
+    if now != then:
+        sys.exit(1)

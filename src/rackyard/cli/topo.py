@@ -167,8 +167,15 @@ def diff(design: Path, found: tuple[Path, ...], output: str) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--racks", type=click.IntRange(min=0), default=2, show_default=True, help="NVL72 racks.")
 @click.option("--hgx", type=click.IntRange(min=0), default=0, show_default=True, help="HGX servers beside them.")
+@click.option(
+    "--racks-per-block",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Racks in a row that have spines of their own; 0: all racks have the same.",
+)
 @click.option("--site", "file", type=click.Path(path_type=Path), help="Make captures of this site file instead.")
-def simulate_captures(folder: Path, racks: int, hgx: int, file: Path | None) -> None:
+def simulate_captures(folder: Path, racks: int, hgx: int, racks_per_block: int, file: Path | None) -> None:
     """Write into FOLDER what `topo collect` and ibnetdiscover would show of a made-up site, for trying the others."""
     from rackyard.cli.captures import site_of_file
     from rackyard.cli.write import make_folder, write_file
@@ -176,7 +183,7 @@ def simulate_captures(folder: Path, racks: int, hgx: int, file: Path | None) -> 
     from rackyard.fabric import simulate
     from rackyard.fabric.simcaptures import captures, kube_nodes
 
-    site = simulate(racks=racks, hgx=hgx) if file is None else site_of_file(file)
+    site = simulate(racks=racks, hgx=hgx, racks_per_block=racks_per_block) if file is None else site_of_file(file)
     if not site.nodes:
         raise UsageError("the site has no nodes", why="there is nothing to make captures of", fix="--racks 1")
     make_folder(folder)

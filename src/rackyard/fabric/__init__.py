@@ -15,12 +15,19 @@ from rackyard.fabric.model import (
     SwitchTray,
 )
 from rackyard.fabric.simulate import simulate
+from rackyard.fabric.tiers import BLOCK, DOMAIN, LEAF, PART, SITE, Group, largest, tiers
 from rackyard.fabric.yamlio import dump, load
 
 __all__ = [
+    "BLOCK",
+    "DOMAIN",
+    "LEAF",
+    "PART",
+    "SITE",
     "Cpu",
     "DomainKey",
     "Gpu",
+    "Group",
     "Health",
     "Leaf",
     "Nic",
@@ -31,6 +38,8 @@ __all__ = [
     "Spine",
     "SwitchTray",
     "dump",
+    "largest",
     "load",
     "simulate",
+    "tiers",
 ]

@@ -126,4 +126,5 @@ SWITCH_TRAYS_PER_RACK = 9  # [facts] same
 ASICS_PER_SWITCH_TRAY = 2  # [facts] same
 LEAF_UPLINKS = 18  # [facts] public eight-rack fabric: 18 uplinks of each leaf
 SPINES = 9  # [facts] ... to 9 spines
+CORES = 4  # [assumed] a few, so that no single switch joins the blocks; every spine reaches all of them
 HGX_PER_RACK = 4  # [public] DGX SuperPOD H100

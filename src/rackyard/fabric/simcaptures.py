@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from rackyard.fabric.discover.run import SIMULATED
-from rackyard.fabric.model import Gpu, Health, Leaf, Nic, Node, Site
+from rackyard.fabric.model import Gpu, Health, Leaf, Nic, Node, Site, Spine
 
 NOTE = SIMULATED.decode()
 
@@ -123,6 +123,8 @@ def ibnetdiscover(site: Site) -> str:
         lines += [f"[{port}]\t{far}" for port, far in wires.of_leaf(leaf)]
         lines.append("")
     for spine in site.spines:
+        wires.up(spine)
+    for spine in site.spines:
         lines += _switch_head(spine.name, _switch_guid(spine.name))
         lines += wires.of_spine[spine.name]
         lines.append("")
@@ -134,7 +136,7 @@ def ibnetdiscover(site: Site) -> str:
 
 
 class _Wires:
-    """Port numbers: hosts from 1 in site order, uplinks from 41, spine ports as the leaves come."""
+    """Port numbers: hosts from 1 in site order, uplinks from 41, spine ports as the leaves come, then upwards."""
 
     def __init__(self, site: Site) -> None:
         self._hosts: dict[str, list[tuple[int, str]]] = defaultdict(list)
@@ -161,6 +163,17 @@ class _Wires:
                 f'[{theirs}]\t"S-{_switch_guid(leaf.name)}"[{mine}]\t\t# "{leaf.name}" lid 8 4xNDR'
             )
         return found
+
+    def up(self, spine: Spine) -> None:
+        """Join a spine to each switch above it by one link."""
+        for above in spine.above:
+            mine, theirs = len(self.of_spine[spine.name]) + 1, len(self.of_spine[above]) + 1
+            self.of_spine[spine.name].append(
+                f'[{mine}]\t"S-{_switch_guid(above)}"[{theirs}]\t\t# "{above}" lid 9 4xNDR'
+            )
+            self.of_spine[above].append(
+                f'[{theirs}]\t"S-{_switch_guid(spine.name)}"[{mine}]\t\t# "{spine.name}" lid 9 4xNDR'
+            )
 
 
 def _switch_guid(name: str) -> str:

@@ -49,6 +49,7 @@ def _short(site: Site) -> str | None:
     trays = [node for node in site.nodes if node.kind == "nvl72-tray"]
     servers = [node for node in site.nodes if node.kind == "hgx"]
     counts = {"racks": len(racks), "trays": len(trays) // len(racks) if racks else 18, "hgx": len(servers)}
+    counts |= {"racks_per_block": block} if (block := _racks_per_block(site)) else {}
     words = {"name": site.name}
     words |= {"gpu": trays[0].gpus[0].kind} if trays and trays[0].gpus else {}
     words |= {"hgx_gpu": servers[0].gpus[0].kind} if servers and servers[0].gpus else {}
@@ -60,6 +61,13 @@ def _short(site: Site) -> str | None:
         return None
     entries = {key: str(value) for key, value in counts.items()} | {key: scalar(value) for key, value in words.items()}
     return f"simulate: {flow(entries)}\n"
+
+
+def _racks_per_block(site: Site) -> int:
+    """How many racks the first leaf's spines serve, where the spines are named after blocks; else 0."""
+    if not site.leaves or not site.spines or site.spines[0].name != "spine-1-1":
+        return 0
+    return len({leaf.rack for leaf in site.leaves if leaf.spines == site.leaves[0].spines})
 
 
 def _block(title: str, entries: Iterable[tuple[str, str]]) -> list[str]:

@@ -46,6 +46,7 @@ from rackyard.fabric.yamlshape import (
 __all__ = ["dump", "load"]
 
 _TOP = ("simulated", "provenance", "shapes", "racks", "nodes", "leaves", "spines")
+_COUNTS = ("racks", "trays", "hgx", "racks_per_block")
 _NODE = (
     *("domain", "uuids", "leaves", "guids", "leaf_ports"),
     *("gpu_health", "nic_health", "health", "cordoned", "tray", "chassis"),
@@ -85,8 +86,8 @@ def load(document: str, file: str = "<site>") -> Site:
 
 def _simulated(top: Value) -> Site:
     given = top.fields(("simulate",))["simulate"]
-    found = given.fields((), ("racks", "trays", "hgx", "gpu", "hgx_gpu", "name"))
-    counts = {key: value.integer() for key, value in found.items() if key in ("racks", "trays", "hgx")}
+    found = given.fields((), (*_COUNTS, "gpu", "hgx_gpu", "name"))
+    counts = {key: value.integer() for key, value in found.items() if key in _COUNTS}
     words = {key: value.text() for key, value in found.items() if key not in counts}
     try:
         return simulate(**counts, **words)  # type: ignore[arg-type]  # keys checked above

@@ -8,11 +8,23 @@ and `rackyard config explain` are all made from it.
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from rackyard.jobs.specchecks import cross_problems
 from rackyard.jobs.specerrors import spec_error
+from rackyard.jobs.specparts import (
+    Checkpoint,
+    Count,
+    Nodes,
+    Parallel,
+    RankGroup,
+    Recover,
+    Section,
+    Segment,
+    Slow,
+    Watch,
+)
 from rackyard.jobs.spectypes import (
     STORED,
     Command,
@@ -20,7 +32,6 @@ from rackyard.jobs.spectypes import (
     Duration,
     EnvValue,
     Every,
-    EveryValue,
     GpuKind,
     ModuleName,
     PathText,
@@ -28,86 +39,6 @@ from rackyard.jobs.spectypes import (
     Spread,
     SpreadValue,
 )
-
-Count = Annotated[int, Field(ge=1, le=1_000_000)]
-CountFromZero = Annotated[int, Field(ge=0, le=1_000_000)]
-
-
-class Section(BaseModel):
-    """What all parts of the spec share: unknown keys are errors, nothing is coerced, nothing changes later."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
-    )
-
-
-class Segment(Section):
-    """The part of the gang that must sit inside one NVLink domain."""
-
-    gpus: Count
-    """GPUs in a segment; divides the job's `gpus`."""
-    required: bool = True
-    """true: wait until every segment fits inside one domain; false: prefer it, but start without."""
-
-
-class Parallel(Section):
-    """How the training framework cuts the model. Data parallel is what remains: gpus / (tp * pp * cp)."""
-
-    framework: Literal["ddp", "fsdp", "megatron", "deepspeed", "torchtitan"] | None = None
-    """The framework the command uses; absent: not told."""
-    tp: Count = 1
-    """Tensor parallel ranks. Keep it inside a segment: it talks most."""
-    pp: Count = 1
-    """Pipeline stages."""
-    cp: Count = 1
-    """Context parallel ranks, for long sequences."""
-    ep: Count = 1
-    """Expert parallel ranks of a mixture-of-experts model; cut from the data parallel ranks."""
-
-
-class Checkpoint(Section):
-    """Where the job's checkpoints are and how often they are written.
-
-    The command writes them: it finds these values in its environment as RACKYARD_CHECKPOINT_DIR, _EVERY and so on.
-    """
-
-    dir: PathText
-    """Folder of the checkpoints; a relative one starts at `workdir`."""
-    every: EveryValue = Field(default=Every(), json_schema_extra={"default": "auto"})
-    """`20 steps`, a duration such as `10m`, or `auto`: left to the command."""
-    keep: Count = 3
-    """How many checkpoints to keep; older ones are deleted."""
-    replicas: CountFromZero = 0
-    """Copies kept in other fault domains, besides the first."""
-
-
-class Recover(Section):
-    """What may be done when a fault hits the job."""
-
-    attempts: Count = 5
-    """Attempts in all, the first one included."""
-    spares: CountFromZero = 0
-    """Nodes held free for this job, to replace a broken one without waiting."""
-    mode: Literal["act", "observe"] = "act"
-    """`act`: carry out the advice; `observe`: record the advice and leave the job alone."""
-
-
-class Slow(Section):
-    """When a rank counts as slow."""
-
-    ratio: Annotated[float, Field(gt=1, le=100)] = 1.2
-    """A rank is slow when its own work takes this many times the median rank's."""
-    steps: Count = 20
-    """Steps in a row for which that must hold."""
-
-
-class Watch(Section):
-    """What is watched while the job runs."""
-
-    hang: Duration = Field(default=600.0, json_schema_extra={"default": "10m"})
-    """A job whose ranks finish no step for this long hangs; it is recovered like a fault."""
-    slow: Slow = Slow()
-    """When a rank counts as slow."""
 
 
 class JobSpec(Section):
@@ -121,10 +52,26 @@ class JobSpec(Section):
     """GPUs in all, one rank on each. Nodes and racks follow from it."""
     gpu: GpuKind | None = None
     """Kind of GPU to use, such as GB300; absent: any, but the same for all ranks."""
+    gpu_memory: Annotated[float, Field(gt=0, le=100_000)] | None = None
+    """GiB of memory that every GPU must have at least; absent: not asked for."""
+    nic_gbps: Count | None = None
+    """Gb/s that the NIC of every rank must have at least; absent: not asked for."""
+    domain_gpus: Count | None = None
+    """GPUs that the NVLink domain of every rank must have at least, such as 72; absent: not asked for."""
     segment: Segment | None = None
     """The part of the gang that must sit inside one NVLink domain; absent: no such part."""
+    groups: Annotated[tuple[RankGroup, ...], Field(strict=False)] = ()
+    """Runs of consecutive ranks, longer than segments, that should sit together: one entry for each of leaf, block and
+    part at most."""
     spread: SpreadValue = "pack"
-    """`pack`: as few racks as possible; `spread`: as many as possible; `{racks: 2}`: exactly so many."""
+    """`pack`: as few racks as possible; `spread`: as many as possible; `{racks: 2}`: exactly so many; `isolate`:
+    the copies of a checkpoint (1 + `checkpoint.replicas`) in different racks."""
+    exclusive: bool = False
+    """true: the job has whole NVLink domains, and shares no rack with another job."""
+    apart: Annotated[tuple[DnsLabel, ...], Field(strict=False, max_length=1000)] = ()
+    """Names of jobs on whose racks this job must not sit."""
+    nodes: Nodes = Nodes()
+    """Which nodes the job may have, by name."""
     rails: RailsValue = "aligned"
     """`aligned`: the same local GPU index of every node is on the same rail; `any`: not asked for; the number of a
     rail, from 0: aligned, and every node must have a healthy NIC on this rail."""
@@ -143,6 +90,9 @@ class JobSpec(Section):
     """The queue the job waits in."""
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     """Within a queue, higher goes first."""
+    estimate: Duration | None = None
+    """How long the job is expected to run. With it, the job may start ahead of one that waits for room, where it ends
+    before that room is free (backfilling); absent: it may not."""
     env: dict[str, EnvValue] = Field(default_factory=dict, max_length=1000)
     """Environment variables of every rank. What Rackyard sets itself (RANK, WORLD_SIZE, ...) is refused."""
     workdir: PathText = "."
@@ -191,7 +141,9 @@ __all__ = [
     "Checkpoint",
     "Every",
     "JobSpec",
+    "Nodes",
     "Parallel",
+    "RankGroup",
     "Recover",
     "Segment",
     "Slow",

@@ -21,7 +21,7 @@ name: shape-dit
 run: python -m rackyard.shape3d.train --config tiny
 gpus: 16
 segment: {gpus: 8, required: true}     # stays inside one NVLink domain
-spread: pack                           # pack | spread | {racks: 2}
+spread: pack                           # pack | spread | isolate | {racks: 2}
 rails: aligned                         # aligned | any | a rail number
 parallel: {framework: fsdp, tp: 1, pp: 1}
 checkpoint: {dir: ./ckpt, every: 20 steps, replicas: 1}
@@ -49,15 +49,21 @@ _OUTRO = """\
 
 - `segment.gpus` divides `gpus`.
 - `parallel`: tp * pp * cp divides `gpus`, and ep divides gpus / pp.
-- `spread: {racks: K}`: K is at most the number of segments, or of GPUs where there is no `segment`.
+- `groups`: each `gpus` divides the job's and is a multiple of `segment.gpus`; each of leaf, block and part is given
+  once at most, and a wider one has more GPUs.
+- `spread: {racks: K}`: K is at most the number of segments, or of GPUs where there is no `segment`. `spread: isolate`
+  needs `checkpoint.replicas` of 1 or more, and 1 + replicas is at most that number too.
+- `apart` does not name the job itself. No node is in `nodes.pin` and `nodes.exclude`, and no more nodes are pinned than
+  the job has GPUs.
 - `env` can't set what Rackyard sets for every rank, that is names that begin with `RACKYARD_` or `TORCHELASTIC_`, and
 {reserved}.
 
 ## What takes effect today
 
-`parallel`, `watch.slow`, `queue` and `priority` are checked and kept with the job, and nothing acts on them yet. The
-keys of `checkpoint` are handed to the command as `RACKYARD_CHECKPOINT_DIR`, `RACKYARD_CHECKPOINT_EVERY` and so on: the
-command writes the checkpoints, Rackyard finds and verifies them in `dir`.
+`watch.slow`, `queue`, `priority` and `estimate` are checked and kept with the job, and nothing acts on them yet:
+waiting jobs are looked at in the order in which they were submitted. The keys of `checkpoint` are handed to the command
+as `RACKYARD_CHECKPOINT_DIR`, `RACKYARD_CHECKPOINT_EVERY` and so on: the command writes the checkpoints, Rackyard finds
+and verifies them in `dir`. `parallel` is weighed by placement; the command's arguments say how it really cuts the model.
 
 ## Durations
 
@@ -108,8 +114,8 @@ def _rows(model: type[BaseModel], prefix: str) -> list[Row]:
     for name, field in model.model_fields.items():
         inner = section_at(model, (name,))
         about = schema["properties"][name]
-        kind = "section" if inner else _type(about)
-        default = "the file's name" if prefix + name == "name" else _default(field, about, inner is not None)
+        kind = _type(about) if inner is None else "list of sections" if about.get("type") == "array" else "section"
+        default = "the file's name" if prefix + name == "name" else _default(field, about, kind == "section")
         found.append(Row(prefix + name, kind, default, " ".join((field.description or "").split())))
         if inner:
             found += _rows(inner, f"{prefix}{name}.")

@@ -62,9 +62,13 @@ def did_you_mean(word: str, known: list[str]) -> str:
 
 
 def section_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
-    """The model of the section that `path` leads to; None where it leads to a plain value."""
+    """The model of the section that `path` leads to, or of the sections in the list there; None where it leads to a
+    plain value.
+    """
     for part in path:
-        field = model.model_fields.get(str(part))
+        if isinstance(part, int):
+            continue
+        field = model.model_fields.get(part)
         inner = [] if field is None else [field.annotation, *get_args(field.annotation)]
         models = [kind for kind in inner if isinstance(kind, type) and issubclass(kind, BaseModel)]
         if not models:

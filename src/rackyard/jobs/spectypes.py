@@ -3,7 +3,7 @@
 import difflib
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -29,6 +29,8 @@ MAX_RAIL = 63
 
 _DURATION_PATTERN = r"^[0-9]+(\.[0-9]+)? ?(ms|s|m|h|d)$"
 _EVERY_PATTERN = r"^(auto|[0-9]+ ?steps?|[0-9]+(\.[0-9]+)? ?(ms|s|m|h|d))$"
+_SPREADS = ("pack", "spread", "isolate")
+_RAILS = ("aligned", "any")
 _RACKS_SCHEMA = {
     "type": "object",
     "properties": {"racks": {"type": "integer", "minimum": 1}},
@@ -109,11 +111,12 @@ def _read_every(value: Any) -> Any:
 
 
 def _read_spread(value: Any) -> Any:
-    if isinstance(value, Spread) or (isinstance(value, str) and value in ("pack", "spread")):
+    if isinstance(value, Spread) or (isinstance(value, str) and value in _SPREADS):
         return value
     racks = value.get("racks") if isinstance(value, dict) and set(value) == {"racks"} else None
     if isinstance(racks, bool) or not isinstance(racks, int) or not 1 <= racks <= 1_000_000:
-        raise _problem("must be pack, spread or {racks: K} with K at least 1", "write spread: {racks: 2}")
+        near = _near(value, _SPREADS) or "write, for example, spread: {racks: 2}"
+        raise _problem("must be pack, spread, isolate or {racks: K} with K at least 1", near)
     return Spread(racks)
 
 
@@ -122,15 +125,16 @@ def _write_spread(value: Any) -> Any:
 
 
 def _read_rails(value: Any) -> Any:
-    if value in ("aligned", "any") or (type(value) is int and 0 <= value <= MAX_RAIL):
+    if value in _RAILS or (type(value) is int and 0 <= value <= MAX_RAIL):
         return value
     raise _problem(
-        f"must be aligned, any or the number of a rail, 0 to {MAX_RAIL}", _near(value) or "write, for example, rails: 0"
+        f"must be aligned, any or the number of a rail, 0 to {MAX_RAIL}",
+        _near(value, _RAILS) or "write, for example, rails: 0",
     )
 
 
-def _near(word: Any) -> str:
-    near = difflib.get_close_matches(word[:100].lower(), ("aligned", "any"), 1) if isinstance(word, str) else []
+def _near(word: Any, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word[:100].lower(), known, 1) if isinstance(word, str) else []
     return f"did you mean {near[0]}?" if near else ""
 
 
@@ -185,6 +189,8 @@ DnsLabel = Annotated[str, BeforeValidator(_is_dns_label), _schema(_DNS, 63, "DNS
 ModuleName = Annotated[str, BeforeValidator(_is_module), _schema(_MODULE, 200, "module")]
 GpuKind = Annotated[str, BeforeValidator(_is_gpu_kind), _schema(_GPU, 63, "name")]
 PathText = Annotated[str, Field(min_length=1, max_length=4096, title="path"), BeforeValidator(_read_text)]
+NodeName = Annotated[str, Field(min_length=1, max_length=253, title="name"), BeforeValidator(_read_text)]
+NodeNames = Annotated[tuple[NodeName, ...], Field(strict=False, max_length=100_000)]
 EnvValue = Annotated[str, Field(max_length=131_072), BeforeValidator(_read_text)]
 Command = Annotated[str, Field(min_length=1, max_length=65_536, title="command"), AfterValidator(_check_command)]
 Duration = Annotated[
@@ -204,14 +210,16 @@ RailsValue = Annotated[
     PlainValidator(_read_rails),
     WithJsonSchema(
         {
-            "anyOf": [{"enum": ["aligned", "any"]}, {"type": "integer", "minimum": 0, "maximum": MAX_RAIL}],
+            "anyOf": [{"enum": list(_RAILS)}, {"type": "integer", "minimum": 0, "maximum": MAX_RAIL}],
             "title": "aligned, any or a rail's number",
         }
     ),
 ]
 SpreadValue = Annotated[
-    Literal["pack", "spread"] | Spread,
+    Literal["pack", "spread", "isolate"] | Spread,
     PlainValidator(_read_spread),
     PlainSerializer(_write_spread),
-    WithJsonSchema({"anyOf": [{"enum": ["pack", "spread"]}, _RACKS_SCHEMA], "title": "pack, spread or {racks: K}"}),
+    WithJsonSchema(
+        {"anyOf": [{"enum": list(_SPREADS)}, _RACKS_SCHEMA], "title": "pack, spread, isolate or {racks: K}"}
+    ),
 ]

@@ -77,6 +77,9 @@ def _going(state: JobState, attempt: Attempt) -> Why:
 def _history(state: JobState) -> tuple[str, ...]:
     lines = []
     for attempt in state.attempts:
+        for segment, way, chosen, _, detail in attempt.placement.get("choices", ()):  # older events have none
+            mark = "chosen" if chosen else "not taken"
+            lines.append(f"attempt {attempt.number}: segment {segment}, {way}: {mark}: {detail}")
         if attempt.fault is not None:
             action = attempt.advice.action if attempt.advice is not None else "none"
             lines.append(f"attempt {attempt.number}: {attempt.fault.summary} → {action}")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rackyard.fabric import DomainKey
-from rackyard.placement.model import CostTerm, Placement, RackVerdict, Seat, Segment
+from rackyard.placement.model import Choice, CostTerm, Placement, RackVerdict, Seat, Segment
 
 
 def encode(placement: Placement) -> dict[str, Any]:
@@ -23,6 +23,7 @@ def encode(placement: Placement) -> dict[str, Any]:
         "spares": list(placement.spares),
         "cost": [[term.name, term.value, term.meaning] for term in placement.cost],
         "racks": [[v.rack, v.chosen, v.binding, v.detail, v.free_nodes, v.needed] for v in placement.racks],
+        "choices": [[c.segment, c.way, c.chosen, c.ranks, c.detail] for c in placement.choices],
     }
 
 
@@ -37,4 +38,5 @@ def decode(data: Mapping[str, Any]) -> Placement:
         spares=tuple(data["spares"]),
         cost=tuple(CostTerm(name, float(value), meaning) for name, value, meaning in data["cost"]),
         racks=tuple(RackVerdict(*row) for row in data["racks"]),
+        choices=tuple(Choice(*row) for row in data.get("choices", ())),  # older events have none
     )

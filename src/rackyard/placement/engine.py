@@ -1,15 +1,20 @@
-"""Where a gang goes: `place(request, site, occupancy)`, pure and deterministic."""
+"""Where a gang goes, and why: `place(request, site, occupancy)`, pure and deterministic."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from rackyard.fabric import Node, Site
-from rackyard.placement.census import Census, View, census, nic_for, windows
-from rackyard.placement.cost import cost_terms
+from rackyard.placement.census import Census, nic_for
+from rackyard.placement.cost import explained
+from rackyard.placement.decide import Found, found, looks, misfits
 from rackyard.placement.model import Occupancy, Placement, Rejection, Request, Seat, Segment
 from rackyard.placement.reject import mismatch, reject
-from rackyard.placement.shape import Misfit, NodeClass, node_classes, shape_of
-from rackyard.placement.solve import Piece, solve
+from rackyard.placement.shape import NodeClass
+from rackyard.placement.solve import solve
 from rackyard.placement.verdicts import verdicts
+from rackyard.placement.yard import Yard
 
 
 def place(request: Request, site: Site, occupancy: Occupancy) -> Placement | Rejection:
@@ -18,30 +23,68 @@ def place(request: Request, site: Site, occupancy: Occupancy) -> Placement | Rej
     A gang sits on nodes of one class; the class with most GPUs is tried first. Nothing is random and nothing is
     remembered: the same three arguments give the same answer.
     """
-    classes = [group for group in node_classes(site) if request.gpu_kind in (None, group.gpu)]
-    unknown = mismatch(request, site, classes)
+    return place_on(request, Yard.open(site, occupancy), occupancy)
+
+
+def place_on(request: Request, yard: Yard, occupancy: Occupancy) -> Placement | Rejection:
+    """The same on a yard that stands already. `occupancy` is asked only for whose jobs are where."""
+    request = keep_apart(request, yard.columns.site, occupancy)
+    unknown = mismatch(request, yard)
     if unknown is not None:
         return unknown
-    misfits: list[Misfit] = []
     tried: list[Census] = []
-    for group in classes:
-        shape = shape_of(request, group)
-        if isinstance(shape, Misfit):
-            misfits.append(shape)
-            continue
-        for window in windows(request, group, shape):
-            looked = census(request, site, occupancy, group, shape, window)
-            pieces = solve(looked, request)
-            if pieces is not None:
-                return _placement(looked, pieces, request, site)
-            tried.append(looked)
-    return reject(request, site, occupancy, tried, misfits)
+    for looked in looks(request, yard):
+        solution = solve(looked, request)
+        if solution is not None:
+            return placement(found(looked, solution, request, yard), request)
+        tried.append(looked)
+    return reject(request, yard, occupancy, tried, misfits(request, yard))
 
 
-def seats_on(
-    node: Node, gpus: Sequence[int], first_rank: int, segment: int, group: NodeClass, rails: str
-) -> tuple[Seat, ...]:
-    """The seats of consecutive ranks on one node; rail -1 and no NIC where the node has none."""
+def keep_apart(request: Request, site: Site, occupancy: Occupancy) -> Request:
+    """The request with `apart` put as racks to keep out of."""
+    if not request.apart:
+        return request
+    racks = {
+        site.node(node).rack
+        for node, jobs in occupancy.owners.items()
+        if site.has_node(node) and not request.apart.isdisjoint(jobs)
+    }
+    return replace(request, apart=frozenset(), exclude_racks=request.exclude_racks | racks)
+
+
+def placement(chosen: Found, request: Request) -> Placement:
+    """A decision with names, and with the reasons."""
+    looked, decision = chosen.looked, chosen.decision
+    columns = looked.columns
+    segments: list[Segment] = []
+    seats: list[Seat] = []
+    first = 0
+    for length in decision.runs:
+        mine = decision.nodes[first : first + length].tolist()
+        rack = columns.rack_names[columns.pool[mine[0]]]
+        names = tuple(columns.names[node] for node in mine)
+        segments.append(Segment(len(segments), columns.nodes[mine[0]].domain, rack, names))
+        for node, mask in zip(mine, decision.gpus[first : first + length].tolist(), strict=True):
+            seats += seats_on(
+                columns.nodes[node], indices(mask), (len(seats), len(segments) - 1), looked.group, request.rails
+            )
+        first += length
+    pools, counts = np.unique(chosen.solution.where, return_counts=True)
+    return Placement(
+        seats=tuple(seats),
+        segments=tuple(segments),
+        spares=tuple(columns.names[node] for node in decision.spares.tolist()),
+        cost=explained(decision.cost),
+        racks=verdicts(looked, request, dict(zip(pools.tolist(), counts.tolist(), strict=True))),
+    )
+
+
+def seats_on(node: Node, gpus: Sequence[int], start: tuple[int, int], group: NodeClass, rails: str) -> tuple[Seat, ...]:
+    """The seats of consecutive ranks on one node; `start` is the first rank and the segment. Rail -1 and no NIC where
+    the node has none.
+    """
+    first_rank, segment = start
     by_index = {gpu.index: gpu for gpu in node.gpus}
     seats = []
     for local, index in enumerate(gpus):
@@ -51,31 +94,6 @@ def seats_on(
     return tuple(seats)
 
 
-def _placement(looked: Census, pieces: list[Piece], request: Request, site: Site) -> Placement:
-    queues = {piece.pool: looked.pools[piece.pool].usable() for piece in pieces}
-    order = {node.name: number for number, node in enumerate(site.nodes)}
-    wanted: dict[int, int] = {}
-    for piece in pieces:
-        wanted[piece.pool] = wanted.get(piece.pool, 0) + piece.nodes
-    taken = {pool: _in_order(queues[pool][:count], order) for pool, count in wanted.items()}
-    segments: list[Segment] = []
-    seats: list[Seat] = []
-    for piece in pieces:
-        views, taken[piece.pool] = taken[piece.pool][: piece.nodes], taken[piece.pool][piece.nodes :]
-        names = tuple(view.node.name for view in views)
-        segments.append(Segment(len(segments), views[0].node.domain, looked.pools[piece.pool].rack, names))
-        for view in views:
-            seats += seats_on(view.node, view.gpus, len(seats), segments[-1].index, looked.group, request.rails)
-    spares = [view.node.name for pool, count in wanted.items() for view in queues[pool][count : count + request.spares]]
-    return Placement(
-        seats=tuple(seats),
-        segments=tuple(segments),
-        spares=tuple(spares),
-        cost=cost_terms(looked, wanted, segments),
-        racks=verdicts(looked, request, site, wanted),
-    )
-
-
-def _in_order(views: Iterable[View], order: dict[str, int]) -> list[View]:
-    """Site order, so that neighbours in rank are neighbours in the rack."""
-    return sorted(views, key=lambda view: order[view.node.name])
+def indices(mask: int) -> list[int]:
+    """The bits of a mask, ascending."""
+    return [index for index in range(mask.bit_length()) if mask >> index & 1]

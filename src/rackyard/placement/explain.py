@@ -23,6 +23,9 @@ def _placement(placement: Placement) -> tuple[str, ...]:
         span = f"ranks {min(mine)}-{max(mine)}" if len(mine) > 1 else f"rank {mine[0]}"
         lines.append(f"  segment {segment.index}: {span} in {segment.rack} on {_runs(segment.nodes)}")
     lines.append(f"  spares kept: {_runs(placement.spares) if placement.spares else 'none'}")
+    for choice in placement.choices:
+        mark = "chosen" if choice.chosen else "not taken"
+        lines.append(f"  segment {choice.segment}, {choice.way}: {mark}: {choice.detail}")
     lines.append("  chosen by:")
     lines += [f"    {term.name} = {term.value:g}: {term.meaning}" for term in placement.cost]
     return (*lines, "  racks:", *_racks(placement.racks))

@@ -9,6 +9,40 @@ from rackyard.fabric import DomainKey, Health, Node
 
 Spread = Literal["pack", "spread"] | int
 Rails = Literal["aligned", "any"]
+Scope = Literal["leaf", "block", "part"]
+SCOPES: tuple[Scope, ...] = ("leaf", "block", "part")
+"""What holds NVLink domains together, nearest first: a leaf group, a block (spine group), a part (core group)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Runs of so many consecutive GPUs of the gang that share one leaf group, block or part of the site.
+
+    A group that is not `required` is split only where it can't be kept whole.
+    """
+
+    gpus: int
+    within: Scope
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """How the framework cuts the gang, ranks counted tp, cp, dp, pp from the fastest; expert groups are `ep`
+    neighbouring data-parallel ranks. The weights say what one more NVLink domain under a group costs, relative to the
+    others: bytes that its collective moves per step are a good measure (Arnold, arXiv 2509.15940, weighs DP against PP
+    in the same way).
+    """
+
+    tp: int = 1
+    pp: int = 1
+    cp: int = 1
+    ep: int = 1
+    dp_weight: int = 1
+    pp_weight: int = 1
+    tp_weight: int = 64
+    """TP talks in every layer and EP in every second one: both belong inside one domain. The two are our choice."""
+    ep_weight: int = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +54,15 @@ class Request:
     """GPUs that must share an NVLink domain; None: the engine chooses."""
     segment_required: bool = True
     """Whether a segment may not be split even when the gang fits in no other way."""
+    groups: tuple[Group, ...] = ()
+    """Larger groups of the gang than segments, each at most once a scope, ascending."""
+    parallel: Parallel | None = None
     spread: Spread = "pack"
     """`pack` into the fewest domains, `spread` evenly over all racks, or over exactly so many racks."""
+    copies: int = 1
+    """Of a checkpoint; with two or more, no rack holds more of the gang than its peers elsewhere can stand in for."""
+    exclusive: bool = False
+    """Only NVLink domains that nobody uses, and all of each: what is left there is kept as spares."""
     rails: Rails = "aligned"
     """`aligned`: local rank i has GPU i and the NIC of its rail on every node; `any`: whatever healthy NIC there is."""
     rail: int | None = None
@@ -30,7 +71,17 @@ class Request:
     """Healthy free nodes to keep beside the gang in every domain it uses."""
     exclude: frozenset[str] = frozenset()
     exclude_racks: frozenset[str] = frozenset()
+    pin: frozenset[str] = frozenset()
+    """Nodes that must be part of the gang."""
+    apart: frozenset[str] = frozenset()
+    """Jobs on whose racks the gang must not sit."""
     gpu_kind: str | None = None
+    gpu_memory: float = 0.0
+    """GiB at least."""
+    nic_gbps: int = 0
+    """Gb/s at least, of every NIC that serves the gang."""
+    domain_gpus: int = 0
+    """GPUs that the NVLink domain must have at least, in use or not."""
     gpus_per_node: int | None = None
     """Ranks on a node; None: all GPUs of the node."""
 
@@ -43,6 +94,7 @@ class Request:
                 ("segment_gpus", self.segment_gpus, 1),
                 ("spares", self.spares, 0),
                 ("gpus_per_node", self.gpus_per_node, 1),
+                ("copies", self.copies, 1),
                 ("spread", self.spread if isinstance(self.spread, int) else None, 1),
             )
             if value is not None and value < least
@@ -139,6 +191,18 @@ class RackVerdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """One way to mend a segment that lost nodes. `ranks` counts those that would move, 0 where the way is barred."""
+
+    segment: int
+    way: str
+    """`same-domain`, `other-domain` or `split`."""
+    chosen: bool
+    ranks: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """Seats for every rank of the gang, in rank order."""
 
@@ -148,6 +212,8 @@ class Placement:
     """Free nodes kept beside the gang for its own repairs; whoever keeps the occupancy counts them as held."""
     cost: tuple[CostTerm, ...]
     racks: tuple[RackVerdict, ...]
+    choices: tuple[Choice, ...] = ()
+    """After a fault: what each way to mend each hurt segment would have moved."""
 
     def nodes(self) -> tuple[str, ...]:
         """The nodes in use, in rank order, each once."""

@@ -1,32 +1,31 @@
 """Why a gang has no seat: the one constraint that decides, found by lifting constraints one at a time."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rackyard.fabric import Site
 from rackyard.placement import remedy
-from rackyard.placement.census import PROBLEMS, Census
+from rackyard.placement.census import BIT, EVERYTHING, PROBLEMS, Census
 from rackyard.placement.model import Occupancy, RackVerdict, Rejection, Request
-from rackyard.placement.shape import Misfit, NodeClass
+from rackyard.placement.shape import Misfit
 from rackyard.placement.solve import solve
-from rackyard.placement.verdicts import PHRASE, counts, nodes, verdicts
+from rackyard.placement.verdicts import PHRASE, Pools, nodes, verdicts
+from rackyard.placement.yard import Yard
 
-CONSTRAINT = {
-    "excluded": "excluded",
-    "busy": "busy",
-    "cordoned": "cordoned",
+CONSTRAINT = {problem: problem for problem in PROBLEMS} | {
+    "shared": "exclusive",
     "health": "unhealthy",
-    "rail": "rail",
-    "nvlink": "nvlink",
+    "kind": "node-kind",
 }
 """The name a rejection gives to what stands in nodes' way."""
 
-EVERYTHING = frozenset(PROBLEMS)
 
-
-def mismatch(request: Request, site: Site, classes: Sequence[NodeClass]) -> Rejection | None:
-    """A request that names what the site does not have: a GPU kind or a rail."""
+def mismatch(request: Request, yard: Yard) -> Rejection | None:
+    """A request that names what the site does not have: a GPU kind, a rail, a node."""
+    site = yard.columns.site
+    classes = [group for group in yard.columns.classes if request.gpu_kind in (None, group.gpu)]
     if not classes:
-        kinds = sorted({gpu.kind for node in site.nodes for gpu in node.gpus})
+        kinds = sorted({group.gpu for group in yard.columns.classes})
         wanted = f"{request.gpu_kind} GPUs" if request.gpu_kind else "GPUs"
         fix = f"gpu: one of {', '.join(kinds)}" if kinds else "give the site some nodes"
         return _flat(site, "gpu-kind", f"site {site.name} has no {wanted}", fix)
@@ -36,36 +35,37 @@ def mismatch(request: Request, site: Site, classes: Sequence[NodeClass]) -> Reje
         return _flat(
             site, "rail", f"there is no rail {request.rail}: the rails here are {known}", f"rails: one of {known}"
         )
+    strangers = sorted(name for name in request.pin if name not in yard.columns.index)
+    if strangers:
+        summary = f"the gang is pinned to {', '.join(strangers[:4])}, which site {site.name} does not have with GPUs"
+        return _flat(site, "pin", summary, "pin nodes that `rackyard nodes ls` shows")
     return None
 
 
 def reject(
-    request: Request, site: Site, occupancy: Occupancy, tried: Sequence[Census], misfits: Sequence[Misfit]
+    request: Request, yard: Yard, occupancy: Occupancy, tried: Sequence[Census], misfits: Sequence[Misfit]
 ) -> Rejection:
     """The rejection of a gang that none of the censuses in `tried` could seat."""
     if not tried:
-        return _flat(site, misfits[0].constraint, misfits[0].summary, misfits[0].fix)
+        return _flat(yard.columns.site, misfits[0].constraint, misfits[0].summary, misfits[0].fix)
     able = [looked for looked in tried if solve(looked, request, EVERYTHING, 0) is not None]
     if not able:
-        return _never(request, site, occupancy, tried[0])
+        return _never(request, yard, tried[0])
     looked = able[0]
-    constraint, problem = _binding(looked, request)
-    total = sum(len(pool.views) for pool in looked.pools)
-    free = sum(len(pool.usable()) for pool in looked.pools)
+    pools = Pools(looked)
+    constraint, problem = _binding(pools, request)
     if problem is None:
         summary = (
             f"{gang(looked)}; they are there, but not with {nodes(request.spares)} kept spare in every domain used"
         )
-        return Rejection(
-            constraint, summary, verdicts(looked, request, site), remedy.fewer_spares(request, site, occupancy)
-        )
-    out = _totals(looked)
+        return Rejection(constraint, summary, verdicts(looked, request), remedy.fewer_spares(request, yard))
+    out = pools.totals()
     causes = ", ".join(f"{out[name]} {PHRASE[name]}" for name in PROBLEMS if out[name])
-    summary = f"{gang(looked)}: {free} of {total} nodes are free ({causes})"
+    summary = f"{gang(looked)}: {int(pools.usable.sum())} of {int(pools.total.sum())} nodes are free ({causes})"
     if request.spares:
         summary += f", {request.spares} to be kept spare in every domain used"
-    fix = remedy.release(looked, request, site, occupancy, problem)
-    return Rejection(constraint, summary, verdicts(looked, request, site), fix)
+    fix = remedy.release(looked, request, yard, occupancy, problem)
+    return Rejection(constraint, summary, verdicts(looked, request), fix)
 
 
 def gang(looked: Census) -> str:
@@ -80,54 +80,73 @@ def gang(looked: Census) -> str:
     return f"the gang needs {shape.units} segments of {nodes(shape.unit)}, each in one NVLink domain"
 
 
-def _binding(looked: Census, request: Request) -> tuple[str, str | None]:
+def _binding(pools: Pools, request: Request) -> tuple[str, str | None]:
     """The constraint, and the problem of nodes behind it if any."""
+    looked = pools.looked
     if request.spares and solve(looked, request, spares=0) is not None:
         return "spares", None
     for problem in PROBLEMS:
-        if solve(looked, request, frozenset({problem})) is not None:
+        if solve(looked, request, BIT[problem]) is not None:
             return CONSTRAINT[problem], problem
     if request.spares and solve(looked, request, EVERYTHING) is None:
         return "spares", None
-    out = _totals(looked)
+    out = pools.totals()
     worst = max(PROBLEMS, key=lambda problem: (out[problem], -PROBLEMS.index(problem)))
     return CONSTRAINT[worst], worst
 
 
-def _totals(looked: Census) -> dict[str, int]:
-    found = dict.fromkeys(PROBLEMS, 0)
-    for pool in looked.pools:
-        for problem, count in counts(pool).items():
-            found[problem] += count
-    return found
-
-
-def _never(request: Request, site: Site, occupancy: Occupancy, looked: Census) -> Rejection:
+def _never(request: Request, yard: Yard, looked: Census) -> Rejection:
     """It would not fit even if every node were healthy and idle."""
-    shape = looked.shape
-    sizes = {pool.rack: 1 if pool.loose else len(pool.views) for pool in looked.pools}
+    shape, pools = looked.shape, Pools(looked)
+    sizes: dict[str, int] = {}
+    for rack, loose, size in zip(pools.names, pools.loose.tolist(), pools.total.tolist(), strict=True):
+        sizes[rack] = max(sizes.get(rack, 0), 1 if loose else size)
     rack, largest = max(sizes.items(), key=lambda item: item[1])
-    total = sum(len(pool.views) for pool in looked.pools)
-    racks = verdicts(looked, request, site)
-    smaller = remedy.smaller_gang(request, site, occupancy)
+    total = int(pools.total.sum())
+    racks = verdicts(looked, request)
     if request.segment_required and shape.segment is not None and shape.segment > largest:
         summary = (
             f"a segment of {shape.segment * shape.per_node} GPUs needs {nodes(shape.segment)} in one NVLink domain; "
             f"the largest ({rack}) has {largest}"
         )
-        return Rejection(
-            "domain-size", summary, racks, remedy.smaller_segment(request, site, occupancy, looked, largest)
-        )
+        return Rejection("domain-size", summary, racks, remedy.smaller_segment(request, yard, looked, largest))
     if total < shape.nodes:
         summary = f"{gang(looked)}; the whole site has {nodes(total)} of that kind"
-        return Rejection("site-size", summary, racks, smaller)
-    if request.spread != "pack":
-        goal = f"over {request.spread} racks" if isinstance(request.spread, int) else "evenly"
-        summary = f"{gang(looked)}; {shape.units} of these can't be spread {goal} here ({len(sizes)} racks)"
-        return Rejection("spread", summary, racks, remedy.other_spread(request, site, occupancy))
+        return Rejection("site-size", summary, racks, remedy.smaller_gang(request, yard))
+    for constraint, without, what in _lifted(request):
+        if solve(looked, without, EVERYTHING, 0) is not None:
+            fix = remedy.other_spread(request, yard) if constraint == "spread" else remedy.without(without, what, yard)
+            return Rejection(constraint, f"{gang(looked)}; {_asked(request, constraint, len(sizes))}", racks, fix)
     room = sum((size // shape.unit) for size in sizes.values())
     summary = f"{gang(looked)}; its NVLink domains hold only {room} such segments"
-    return Rejection("segments", summary, racks, remedy.smaller_segment(request, site, occupancy, looked, largest))
+    return Rejection("segments", summary, racks, remedy.smaller_segment(request, yard, looked, largest))
+
+
+def _lifted(request: Request) -> list[tuple[str, Request, str]]:
+    """What else the gang asks for: constraint, the request without it, and what to write instead."""
+    found = []
+    if request.spread != "pack":
+        found.append(("spread", replace(request, spread="pack"), "`spread: pack`"))
+    if request.copies > 1:
+        found.append(("isolate", replace(request, copies=1), "`spread: pack`"))
+    if any(group.required for group in request.groups):
+        wished = tuple(replace(group, required=False) for group in request.groups)
+        found.append(("groups", replace(request, groups=wished), "`required: false` in `groups`"))
+    if request.pin:
+        found.append(("pin", replace(request, pin=frozenset()), "fewer pinned nodes"))
+    return found
+
+
+def _asked(request: Request, constraint: str, racks: int) -> str:
+    if constraint == "spread":
+        goal = f"over {request.spread} racks" if isinstance(request.spread, int) else "evenly"
+        return f"these can't be spread {goal} here ({racks} racks)"
+    if constraint == "isolate":
+        return f"no rack may hold more than 1/{request.copies} of it, and the {racks} racks here are too few"
+    if constraint == "groups":
+        asked = ", ".join(f"{group.gpus} GPUs within a {group.within}" for group in request.groups if group.required)
+        return f"the network here has no such groups ({asked})"
+    return "the pinned nodes can't all be part of such a gang"
 
 
 def _flat(site: Site, constraint: str, summary: str, fix: str) -> Rejection:

@@ -3,13 +3,27 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from rackyard.fabric import Site
-from rackyard.placement.census import View, domains_down
-from rackyard.placement.cost import cost_terms
-from rackyard.placement.engine import seats_on
-from rackyard.placement.model import Occupancy, Placement, RackVerdict, Rejection, Request, Seat, Segment
-from rackyard.placement.verdicts import counts, offer, verdicts
-from rackyard.placement.yard import Yard, open_yard
+import numpy as np
+
+from rackyard.fabric import DomainKey, Site
+from rackyard.placement.census import pick
+from rackyard.placement.cost import cost_of, explained, wish_of
+from rackyard.placement.engine import indices, seats_on
+from rackyard.placement.mend import Mending, open_mending
+from rackyard.placement.model import (
+    Choice,
+    CostTerm,
+    Occupancy,
+    Placement,
+    RackVerdict,
+    Rejection,
+    Request,
+    Seat,
+    Segment,
+)
+from rackyard.placement.rooms import rooms
+from rackyard.placement.spread import grid
+from rackyard.placement.verdicts import Pools, verdicts
 
 
 def reseat(
@@ -31,16 +45,26 @@ def reseat(
     gone = lost | {node.name for node in site.nodes if node.domain in dead}
     if gone.isdisjoint(placement.nodes()):
         return replace(placement, spares=tuple(name for name in placement.spares if name not in gone))
-    yard = open_yard(placement, gone, request, site, occupancy)
+    yard = open_mending(placement, gone, request, site, occupancy)
     broken = [segment for segment in placement.segments if not gone.isdisjoint(segment.nodes)]
-    nodes: dict[int, tuple[View, ...]] = {}
+    nodes: dict[int, tuple[int, ...]] = {}
+    choices: list[Choice] = []
     # the least hurt first: they are the likeliest to be mended in place, which moves fewest ranks
     for segment in sorted(broken, key=lambda hurt: len(gone.intersection(hurt.nodes))):
-        new = yard.in_place(segment) or yard.elsewhere(segment) or yard.scattered(segment)
+        new, ways = yard.mend(segment)
+        choices += ways
         if new is None:
             return _stranded(segment, yard, request, lost_racks)
         nodes[segment.index] = new
-    return _rebuilt(placement, nodes, yard, request, site)
+    ordered = sorted(choices, key=lambda choice: choice.segment)
+    return replace(_rebuilt(placement, nodes, yard), choices=tuple(ordered))
+
+
+def domains_down(site: Site, racks: Iterable[str]) -> frozenset[DomainKey]:
+    """The NVLink domains that have any part in those racks."""
+    names = set(racks)
+    found = {rack.domain for rack in site.racks if rack.name in names and rack.domain is not None}
+    return frozenset(found | {node.domain for node in site.nodes if node.rack in names})
 
 
 def moved_ranks(old: Placement, new: Placement) -> tuple[int, ...]:
@@ -50,9 +74,7 @@ def moved_ranks(old: Placement, new: Placement) -> tuple[int, ...]:
     return tuple(sorted(rank for rank in before.keys() | after.keys() if before.get(rank) != after.get(rank)))
 
 
-def _rebuilt(
-    placement: Placement, nodes: dict[int, tuple[View, ...]], yard: Yard, request: Request, site: Site
-) -> Placement:
+def _rebuilt(placement: Placement, nodes: dict[int, tuple[int, ...]], yard: Mending) -> Placement:
     """The placement with new nodes for some segments, by index; a segment may have come apart into several."""
     segments: list[Segment] = []
     pieces: list[Segment] = []
@@ -62,66 +84,93 @@ def _rebuilt(
         pieces += others
     start = max(segment.index for segment in segments) + 1
     segments += [replace(piece, index=start + number) for number, piece in enumerate(pieces)]
-    old_nodes = placement.nodes()
-    new_name = {
-        old: view.node.name
+    new_node = {
+        old: node
         for segment in placement.segments
         if segment.index in nodes
-        for old, view in zip(segment.nodes, nodes[segment.index], strict=True)
+        for old, node in zip(segment.nodes, nodes[segment.index], strict=True)
     }
     home = {name: segment.index for segment in segments for name in segment.nodes}
     held: dict[str, list[Seat]] = {}
     for seat in placement.seats:
         held.setdefault(seat.node, []).append(seat)
     seats: list[Seat] = []
-    for old in old_nodes:
-        name = new_name.get(old, old)
+    order: list[int] = []
+    for old in placement.nodes():
+        node = new_node.get(old, yard.node(old))
+        name = yard.name(node)
+        order.append(node)
         if name == old:
             seats += [replace(seat, segment=home[old]) for seat in held[old]]
         else:
-            view, rank = yard.view(name), held[old][0].rank
-            seats += seats_on(view.node, view.gpus, rank, home[name], yard.looked.group, request.rails)
-    taken = yard.taken(home)
-    return Placement(
-        seats=tuple(seats),
-        segments=tuple(segments),
-        spares=yard.spares(taken, request.spares),
-        cost=cost_terms(yard.looked, taken, segments),
-        racks=verdicts(yard.looked, request, site, taken),
+            seats += _seats(node, held[old][0].rank, home[name], yard)
+    return _priced(placement, tuple(seats), tuple(segments), order, yard)
+
+
+def _seats(node: int, rank: int, segment: int, yard: Mending) -> tuple[Seat, ...]:
+    looked = yard.looked
+    part = looked.columns.nodes[node]
+    mask = looked.window or pick(part, int(looked.free[node - looked.first_node]), looked.shape.per_node)
+    return seats_on(part, indices(mask), (rank, segment), looked.group, yard.request.rails)
+
+
+def _priced(
+    old: Placement, seats: tuple[Seat, ...], segments: tuple[Segment, ...], order: list[int], yard: Mending
+) -> Placement:
+    """The new placement with what it costs; the first figure is what the move itself does."""
+    looked, request = yard.looked, yard.request
+    where = np.array([yard.pool_of(node) for node in order], np.int32)
+    room = rooms(looked, replace(request, pin=frozenset()), 0, 0)
+    length = {group.within: min(group.gpus, request.gpus) // looked.shape.per_node for group in request.groups}
+    groups = [(nodes, room.tier[scope]) for scope, nodes in length.items()]
+    cost = cost_of(where, room, wish_of(looked.shape, groups, grid(request, looked.shape)))
+    pools, counts = np.unique(where, return_counts=True)
+    new = Placement(
+        seats=seats,
+        segments=segments,
+        spares=yard.spares(order),
+        cost=explained(cost),
+        racks=verdicts(looked, request, dict(zip(pools.tolist(), counts.tolist(), strict=True))),
     )
+    moved = CostTerm("ranks-moved", float(len(moved_ranks(old, new))), "ranks that sit elsewhere than before")
+    return replace(new, cost=(moved, *new.cost))
 
 
-def _cut(segment: Segment, views: Iterable[View], yard: Yard) -> list[Segment]:
+def _cut(segment: Segment, nodes: Iterable[int], yard: Mending) -> list[Segment]:
     """One segment for each run of nodes in the same domain; they share the old index for now."""
-    runs: list[list[View]] = []
-    for view in views:
-        if runs and runs[-1][-1].node.domain == view.node.domain:
-            runs[-1].append(view)
+    columns = yard.looked.columns
+    cut: list[list[int]] = []
+    for node in nodes:
+        if cut and columns.nodes[cut[-1][-1]].domain == columns.nodes[node].domain:
+            cut[-1].append(node)
         else:
-            runs.append([view])
+            cut.append([node])
     return [
         Segment(
             segment.index,
-            run[0].node.domain,
-            yard.looked.pools[yard.pool_of(run[0].node.name)].rack,
-            tuple(view.node.name for view in run),
+            columns.nodes[run[0]].domain,
+            columns.rack_names[columns.pool[run[0]]],
+            tuple(columns.names[node] for node in run),
         )
-        for run in runs
+        for run in cut
     ]
 
 
-def _stranded(segment: Segment, yard: Yard, request: Request, down: frozenset[str]) -> Rejection:
+def _stranded(segment: Segment, yard: Mending, request: Request, down: frozenset[str]) -> Rejection:
     lost = [name for name in segment.nodes if name in yard.gone]
+    pools, columns = Pools(yard.looked), yard.looked.columns
     racks = []
-    for number, pool in enumerate(yard.looked.pools):
+    for number, name in enumerate(pools.names):
         free = len(yard.free[number])
-        needed = len(lost) if number == yard.pool_of(segment.nodes[0]) else len(segment.nodes)
-        out = counts(pool)
+        needed = len(lost) if number == yard.pool_of(yard.node(segment.nodes[0])) else len(segment.nodes)
+        out = pools.out(number)
         worst = max(out, key=lambda problem: out[problem])
-        binding = "lost" if all(view.node.name in yard.gone for view in pool.views) else worst
+        span = yard.looked.of_pool(number)
+        inside = columns.names[span.start + yard.looked.first_node : span.stop + yard.looked.first_node]
+        binding = "lost" if all(node in yard.gone for node in inside) else worst
         binding = binding if out[worst] or binding == "lost" else "busy"
-        detail = f"{free} nodes free beside this job ({offer(pool)} without it); {needed} needed"
-        racks.append(RackVerdict(pool.rack, False, binding, detail, free, needed))
+        detail = f"{free} nodes free beside this job ({pools.offer(number)} without it); {needed} needed"
+        racks.append(RackVerdict(name, False, binding, detail, free, needed))
     whole = len(segment.nodes)
     dark = segment.rack in down
     summary = (

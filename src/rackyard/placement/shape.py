@@ -1,6 +1,6 @@
 """How a gang divides over nodes of one kind: ranks a node, nodes, nodes a segment."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rackyard.fabric import Node, Site
@@ -17,6 +17,10 @@ class NodeClass:
     rails: tuple[int, ...]
     """The rails its nodes are cabled to, ascending."""
     nodes: tuple[Node, ...]
+    nvlinks: int = 0
+    """NVLinks of its best-linked GPU."""
+    nic_gbps: int = 0
+    """Rate of its fastest NIC in Gb/s."""
 
     def __str__(self) -> str:
         return f"{self.gpu} nodes of {self.size} GPUs"
@@ -63,7 +67,7 @@ def node_classes(site: Site) -> tuple[NodeClass, ...]:
     for node in site.nodes:
         if node.gpus:
             groups.setdefault((node.kind, node.gpus[0].kind, len(node.gpus)), []).append(node)
-    classes = [NodeClass(*key, _rails(nodes), tuple(nodes)) for key, nodes in groups.items()]
+    classes = [_class(*key, nodes) for key, nodes in groups.items()]
     return tuple(sorted(classes, key=lambda group: -group.size * len(group.nodes)))
 
 
@@ -79,6 +83,9 @@ def shape_of(request: Request, group: NodeClass) -> Shape | Misfit:
             f" with {per_node} ranks each" if per_node < group.size else ""
         )
         return Misfit("node-size", summary, f"gpus: {_nearest(request.gpus, per_node)}")
+    odd = _odd_group(request, per_node)
+    if odd is not None:
+        return odd
     nodes = request.gpus // per_node
     gpus = request.segment_gpus
     if gpus is None:
@@ -96,9 +103,29 @@ def shape_of(request: Request, group: NodeClass) -> Shape | Misfit:
     return Shape(per_node, nodes, gpus // per_node)
 
 
+def _odd_group(request: Request, per_node: int) -> Misfit | None:
+    """A leaf group, block or part of the gang that does not divide it, or is no whole number of the smaller ones."""
+    step, what = (request.segment_gpus or per_node), "segments" if request.segment_gpus else "nodes"
+    step, what = (step, what) if step % per_node == 0 else (per_node, "nodes")
+    for group in request.groups:
+        size = min(group.gpus, request.gpus)
+        if size % min(step, request.gpus) or request.gpus % size:
+            summary = f"groups of {group.gpus} GPUs within a {group.within} do not divide {request.gpus} GPUs"
+            summary += f" in whole {what} of {step}"
+            return Misfit("group-size", summary, f"a multiple of {step} that divides {request.gpus}")
+        step, what = size, f"groups within a {group.within}"
+    return None
+
+
 def _nearest(value: int, step: int) -> str:
     below, above = value // step * step, -(-value // step) * step
     return f"{below} or {above}" if below else str(above)
+
+
+def _class(kind: str, gpu: str, size: int, nodes: Sequence[Node]) -> NodeClass:
+    links = max(gpu.nvlinks for node in nodes for gpu in node.gpus)
+    rate = max((nic.gbps for node in nodes for nic in node.nics), default=0)
+    return NodeClass(kind, gpu, size, _rails(nodes), tuple(nodes), links, rate)
 
 
 def _rails(nodes: Iterable[Node]) -> tuple[int, ...]:

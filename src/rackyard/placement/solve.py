@@ -1,183 +1,340 @@
-"""How many nodes to take from which pool: the whole optimisation, on counts alone.
+"""Where the nodes of a gang go: pools in rank order, by the objective of docs/placement.md.
 
-Fewest pools first, and among those the tightest, so that whole racks stay free for the gangs that need them.
+What is asked for is given up in the order of the objective: first the preferred groups (leaf, block, part), then sound
+NVLink, then whole segments where these are only preferred. Within each, a few arrangements are made, and the cost that
+is reported decides between them.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import comb
 
-from rackyard.placement.census import Census, Pool
-from rackyard.placement.model import Request
+import numpy as np
 
-NOTHING: frozenset[str] = frozenset()
+from rackyard.placement.arrange import Pieces, arrange, together
+from rackyard.placement.census import Census
+from rackyard.placement.columns import Ints
+from rackyard.placement.cost import Wish, cost_of, splits, wish_of
+from rackyard.placement.evenly import evenly
+from rackyard.placement.levels import ALL_SETS, Taken, Tier, capacity, seat
+from rackyard.placement.model import SCOPES, Group, Request
+from rackyard.placement.pack import pack
+from rackyard.placement.polish import polish
+from rackyard.placement.rooms import Rooms, rooms
+from rackyard.placement.spread import grid, pipeline_first
 
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Nodes with consecutive ranks to take from one pool (its position in the census)."""
-
-    pool: int
-    nodes: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Room:
-    """What a pool can give: `nodes` beside the spares, of which `units` whole units can be made."""
-
-    pool: int
-    rack: str
-    nodes: int
-    units: int
-    tight: int
-    """Free GPUs on its fullest usable node: lets part of a node fill up a node that is in use already."""
+POLISHED = 3
+"""Arrangements, the cheapest first, that are tried to be made better where groups had to be broken."""
 
 
-def solve(
-    census: Census, request: Request, ignored: frozenset[str] = NOTHING, spares: int | None = None
-) -> list[Piece] | None:
-    """The pieces of the gang in rank order, or None when they don't fit.
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """The pool (counted in the census) of every node, in rank order, and what the whole costs."""
 
-    `ignored` problems of nodes count as solved and `spares` replaces the request's: that is how a rejection finds out
-    what binds. Domains with weak NVLink are used only when it can't be done without.
+    where: Ints
+    cost: tuple[int, ...]
+    rooms: Rooms
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    """One attempt: units of `unit` nodes into the pools that `rooms` leaves open, under tiers."""
+
+    looked: Census
+    request: Request
+    rooms: Rooms
+    wish: Wish
+    unit: int
+    tiers: tuple[Tier, ...]
+    kept: tuple[tuple[int, Ints], ...]
+    """The groups that must be whole: nodes, and the tier's column."""
+
+    @property
+    def room(self) -> Ints:
+        """Units by pool."""
+        room = self.rooms.free // self.unit
+        return np.where(self.rooms.loose, 0, room) if self.unit > 1 else room
+
+    @property
+    def units(self) -> int:
+        return self.looked.shape.nodes // self.unit
+
+
+def solve(looked: Census, request: Request, ignored: int = 0, spares: int | None = None) -> Solution | None:
+    """The best way found to seat the gang, or None when it doesn't fit.
+
+    `ignored` problems of nodes (bits) count as solved and `spares` replaces the request's: that is how a rejection
+    finds out what binds.
     """
-    keep = request.spares if spares is None else spares
-    sound = [number for number, pool in enumerate(census.pools) if pool.healthy]
-    every = range(len(census.pools))
-    for solver in (_solve_whole, _solve_split):
-        for numbers in (sound, every) if len(sound) < len(every) else (every,):
-            pieces = solver(census, request, numbers, ignored, keep)
-            if pieces is not None:
-                return pieces
-    return None
-
-
-def _solve_whole(
-    census: Census, request: Request, numbers: Sequence[int], ignored: frozenset[str], spares: int
-) -> list[Piece] | None:
-    shape = census.shape
-    rooms = [_room(number, census.pools[number], shape.unit, ignored, spares) for number in numbers]
-    taken = _choose(rooms, shape.units, request)
-    return None if taken is None else _whole(census, {number: units * shape.unit for number, units in taken.items()})
-
-
-def _solve_split(
-    census: Census, request: Request, numbers: Sequence[int], ignored: frozenset[str], spares: int
-) -> list[Piece] | None:
-    shape = census.shape
-    if shape.segment is None or request.segment_required:
+    room = rooms(looked, request, ignored, request.spares if spares is None else spares)
+    if int(room.free.sum()) < looked.shape.nodes or not _pins_usable(looked, request, ignored):
         return None
-    if request.spread == "pack":
-        rooms = [_room(number, census.pools[number], shape.unit, ignored, spares) for number in numbers]
-        return _split_pack(census, rooms)
-    rooms = [_room(number, census.pools[number], 1, ignored, spares) for number in numbers]
-    taken = _choose(rooms, shape.nodes, request)
-    return None if taken is None else _whole(census, taken)
+    whole = looked.shape.unit
+    found = _solved(looked, request, room, whole)
+    if found is None and not request.segment_required and whole > 1:
+        found = _solved(looked, request, room, 1)
+    return found
 
 
-def _room(number: int, pool: Pool, unit: int, ignored: frozenset[str], spares: int) -> _Room:
-    usable = pool.usable(ignored)
-    nodes = max(0, len(usable) - spares)
-    units = nodes // unit if not pool.loose or unit == 1 else 0
-    return _Room(number, pool.rack, nodes, units, usable[0].free if usable else 0)
-
-
-def _choose(rooms: list[_Room], units: int, request: Request) -> dict[int, int] | None:
-    """Units to take from each pool, by the request's spread; None when they don't fit."""
-    if request.spread == "pack":
-        return _pack(rooms, units)
-    return _spread(rooms, units, request.spread if isinstance(request.spread, int) else None)
-
-
-def _pack(rooms: list[_Room], units: int) -> dict[int, int] | None:
-    if units == 1:
-        fitting = [room for room in rooms if room.units]
-        best = min(fitting, key=lambda room: (room.tight, room.units, room.pool), default=None)
-        return None if best is None else {best.pool: 1}
-    largest = sorted((room for room in rooms if room.units), key=lambda room: (-room.units, room.pool))
-    chosen: list[_Room] = []
-    for room in largest:
-        if sum(one.units for one in chosen) >= units:
+def _solved(looked: Census, request: Request, room: Rooms, unit: int) -> Solution | None:
+    """The best with units of so many nodes. Where segments have to be split, which is worse than weak NVLink, all
+    choices of weak domains are compared; else the first that does, uses the fewest of them.
+    """
+    best: Solution | None = None
+    weak = -1
+    for used, part in _sound_first(room, looked.shape.nodes, unit):
+        if best is not None and used > weak and unit == looked.shape.unit:
             break
-        chosen.append(room)
-    if sum(room.units for room in chosen) < units:
-        return None
-    return _fill(_tighten(chosen, largest[len(chosen) :], units), units)
-
-
-def _tighten(chosen: list[_Room], others: list[_Room], units: int) -> list[_Room]:
-    """As many pools, but smaller ones where that still fits: the largest racks stay whole."""
-    others = sorted(others, key=lambda room: (room.units, room.pool))
-    total = sum(room.units for room in chosen)
-    result = list(chosen)
-    for position, room in enumerate(chosen):
-        for other in others:
-            if other.units < room.units and total - room.units + other.units >= units:
-                result[position], total = other, total - room.units + other.units
-                others.remove(other)
+        for groups in _groups_kept(request):
+            task = _task(looked, request, part, unit, groups)
+            found = None if task is None else _best(task)
+            if found is not None:
+                if best is None or found.cost < best.cost:
+                    best, weak = found, used
                 break
-    return result
+    return best if best is None else replace(best, rooms=room)
 
 
-def _fill(chosen: list[_Room], units: int) -> dict[int, int]:
-    """Fill the smaller pools to the brim; the largest gives the rest, so that what is left over is in one piece."""
-    taken = {}
-    for room in sorted(chosen, key=lambda room: (room.units, room.pool)):
-        taken[room.pool] = min(room.units, units)
-        units -= taken[room.pool]
-    return {number: count for number, count in taken.items() if count}
+def _pins_usable(looked: Census, request: Request, ignored: int) -> bool:
+    if not request.pin:
+        return True
+    usable = looked.usable(ignored)
+    inside = [position - looked.first_node for position in looked.columns.positions(request.pin)]
+    return len(inside) == len(request.pin) and all(0 <= at < len(usable) and usable[at] for at in inside)
 
 
-def _spread(rooms: list[_Room], units: int, racks: int | None) -> dict[int, int] | None:
-    groups: dict[str, list[_Room]] = {}
-    for room in rooms:
-        if room.units:
-            groups.setdefault(room.rack, []).append(room)
-    room_of = {rack: sum(room.units for room in members) for rack, members in groups.items()}
-    names = list(groups)
-    if racks is not None:
-        names = sorted(names, key=lambda rack: -room_of[rack])[:racks]  # stable: site order among equals
-        if len(names) < racks or units < racks:
+def _sound_first(room: Rooms, nodes: int, unit: int) -> Iterator[tuple[int, Rooms]]:
+    """The pools with sound NVLink; then with the fewest others that could make up the rest (every choice of them while
+    there are few); then all. Each with the number of weak ones.
+    """
+    if not room.weak.any():
+        yield 0, room
+        return
+    sound = np.where(room.weak, 0, room.free)
+    yield 0, replace(room, free=sound)
+    weak = np.flatnonzero(room.weak & (room.free >= unit))
+    weak = weak[np.argsort(-room.free[weak], kind="stable")]
+    have = int((sound // unit).sum())
+    reach = have + np.cumsum(room.free[weak] // unit)
+    count = int(np.searchsorted(reach, nodes // unit)) + 1
+    if have and count <= len(weak):
+        few = comb(len(weak), count) <= ALL_SETS
+        for chosen in combinations(weak.tolist(), count) if few else [tuple(weak[:count].tolist())]:
+            if have + int((room.free[list(chosen)] // unit).sum()) >= nodes // unit:
+                some = sound.copy()
+                some[list(chosen)] = room.free[list(chosen)]
+                yield count, replace(room, free=some)
+    yield len(weak), room
+
+
+def _groups_kept(request: Request) -> Iterator[tuple[Group, ...]]:
+    """All groups, then with ever fewer of those that are only preferred; the smaller ones are given up last."""
+    must = [group for group in request.groups if group.required]
+    wish = [group for group in request.groups if not group.required]
+    for count in range(len(wish), -1, -1):
+        for kept in combinations(wish, count):
+            yield tuple(group for group in request.groups if group in must or group in kept)
+
+
+def _task(looked: Census, request: Request, room: Rooms, unit: int, kept: Sequence[Group]) -> _Task | None:
+    """None where a group that must be kept is not a whole number of units."""
+    per_node, nodes = looked.shape.per_node, looked.shape.nodes
+    length = {group.within: min(group.gpus, request.gpus) // per_node for group in request.groups}
+    asked = {group.within: length[group.within] for group in kept}
+    tiers = []
+    for scope in reversed(SCOPES):
+        run = asked.get(scope, unit)
+        if run % unit or nodes % run:
             return None
-    shares = dict.fromkeys(names, 0)
-    for _ in range(units):
-        open_ = [rack for rack in names if shares[rack] < room_of[rack]]
-        if not open_:
+        if scope in asked or (scope == "block" and (room.tier[scope] != room.tier[scope][0]).any()):
+            given = frozenset(room.tier[scope][room.pinned > 0].tolist()) if scope == "block" else frozenset[int]()
+            tiers.append(Tier(room.tier[scope], run // unit, given))
+    groups = [(length[group.within], room.tier[group.within]) for group in request.groups]
+    whole = tuple((nodes, room.tier[scope]) for scope, nodes in asked.items())
+    wish = wish_of(looked.shape, groups, grid(request, looked.shape))
+    return _Task(looked, request, room, wish, unit, tuple(tiers), whole)
+
+
+def _best(task: _Task) -> Solution | None:
+    """The cheapest of the arrangements worth making; where groups had to be broken, the best of them polished."""
+    found: list[Solution] = []
+    for where in _arrangements(task):
+        _weigh(where, task, found)
+    found.sort(key=lambda solution: solution.cost)
+    if found and (task.wish.plan is not None or sum(found[0].cost[:3])):
+        for solution in found[:POLISHED]:
+            _weigh(polish(solution.where, task.rooms, task.wish, task.unit, task.request.spread == "pack"), task, found)
+    return min(found, key=lambda solution: solution.cost, default=None)
+
+
+def _weigh(where: Ints, task: _Task, found: list[Solution]) -> None:
+    """Add the arrangement with its cost, unless it breaks something or is there already."""
+    if any(splits(column[where], nodes) for nodes, column in task.kept) or not _holds_pins(where, task):
+        return
+    if not any((where == solution.where).all() for solution in found):
+        found.append(Solution(where, cost_of(where, task.rooms, task.wish), task.rooms))
+
+
+def _holds_pins(where: Ints, task: _Task) -> bool:
+    pinned = task.rooms.pinned
+    return not pinned.any() or bool((np.bincount(where, minlength=len(pinned)) >= pinned).all())
+
+
+def _arrangements(task: _Task) -> Iterator[Ints]:
+    """The pools of the nodes in rank order, in every way worth comparing."""
+    walked = pipeline_first(task.looked.shape.nodes, task.wish.plan)
+    seen: set[tuple[tuple[int, int], ...]] = set()
+    for pieces in _orders(task):
+        if tuple(pieces) in seen:
+            continue
+        seen.add(tuple(pieces))
+        where = _where(pieces)
+        yield where
+        if walked is not None:
+            ranked = np.empty_like(where)
+            ranked[walked] = where
+            yield ranked
+
+
+def _orders(task: _Task) -> Iterator[Pieces]:
+    if task.request.spread != "pack":
+        shares = evenly(task.rooms, task.unit, task.units, task.request.spread)
+        if shares is not None:
+            yield arrange(_nodes(shares, task.unit), task.unit, _order(task))
+        return
+    plan = task.wish.plan
+    lengths = {task.looked.shape.unit, *([] if plan is None else [run.length for run in plan.runs])}
+    if plan is not None and plan.pipeline_weight and plan.stage % plan.chunk == 0:
+        lengths.add(plan.stages * plan.chunk)
+    grains = {task.unit, *lengths}
+    for taken in _takings(task, lengths):
+        for grain in sorted(grains):
+            yield arrange(taken, grain, _order(task))
+        for nodes, column in task.wish.groups:
+            yield arrange(taken, nodes, _order(task), column)
+    for length in sorted(lengths - {task.unit}):
+        pieces = _mixed(task, length)
+        if pieces is not None:
+            yield pieces
+
+
+def _takings(task: _Task, lengths: set[int]) -> Iterator[Taken]:
+    """Nodes by pool: in units, in whole groups of the plan, in whole groups of the request; and without heeding these,
+    for they may come out whole all the same.
+    """
+    runs = {tier.run * task.unit for tier in task.tiers}
+    for length in sorted({task.unit, *(n for n in lengths | runs if n % task.unit == 0)}):
+        taken = _seat(task, length)
+        if taken is not None:
+            yield taken
+    for nodes, column in task.wish.groups:
+        if all(column is not kept for _, kept in task.kept):
+            taken = _as_many_whole(task, nodes, column)
+            if taken is not None:
+                yield taken
+    if task.kept:
+        loosely = _seat(replace(task, tiers=tuple(replace(tier, run=1) for tier in task.tiers)), task.unit)
+        if loosely is not None:
+            yield loosely
+
+
+def _seat(task: _Task, length: int) -> Taken | None:
+    """Nodes by pool, in multiples of `length` nodes."""
+    step = length // task.unit
+    if any(tier.run > step and tier.run % step for tier in task.tiers):
+        return None
+    block = task.rooms.tier["block"]
+    tiers = [
+        replace(tier, run=max(1, tier.run // step))
+        for tier in task.tiers
+        if tier.run > step or tier.group is block  # what is inside one pool is inside every group
+    ]
+    room, units = task.room // step, task.units // step
+    fixed = _pinned(task, length, units)
+    if fixed is None:
+        return None
+    rest = units - sum(fixed.values())
+    if rest:
+        room = room.copy()
+        room[list(fixed)] = 0
+        more = seat(room, task.rooms.prices(length), rest, tiers)
+        if more is None:
             return None
-        shares[min(open_, key=lambda rack: shares[rack])] += 1
-    if racks is not None and max(shares.values()) - min(shares.values()) > 1:
+        fixed |= more
+    return _nodes(fixed, length)
+
+
+def _as_many_whole(task: _Task, nodes: int, column: Ints) -> Taken | None:
+    """Nodes by pool where groups that can't all be whole are, as far as they go. None where that is not worth a try."""
+    if task.kept or nodes % task.unit or task.rooms.pinned.any():
         return None
-    taken: dict[int, int] = {}
-    for rack, share in shares.items():
-        for room in groups[rack]:
-            taken[room.pool] = min(room.units, share)
-            share -= taken[room.pool]
-    return {number: count for number, count in taken.items() if count}
-
-
-def _whole(census: Census, taken: dict[int, int]) -> list[Piece]:
-    """Nodes by pool, in site order, cut into segments."""
-    pieces = []
-    for number in sorted(taken):
-        unit = 1 if census.pools[number].loose else census.shape.segment or taken[number]
-        left = taken[number]
-        while left:
-            pieces.append(Piece(number, min(unit, left)))
-            left -= pieces[-1].nodes
-    return pieces
-
-
-def _split_pack(census: Census, rooms: list[_Room]) -> list[Piece] | None:
-    """Whole segments as far as they go, then as few splits as the remainders allow."""
-    shape = census.shape
-    if sum(room.nodes for room in rooms) < shape.nodes:
+    room, prices = task.room, task.rooms.prices(task.unit)
+    tier = Tier(column, nodes // task.unit)
+    held = int(capacity(room, [tier]).sum())
+    if not 0 < held < task.units <= int(room.sum()):
         return None
-    pieces = _whole(census, {room.pool: room.units * shape.unit for room in rooms if room.units})
-    left = shape.nodes - sum(piece.nodes for piece in pieces)
-    inside = shape.unit
-    for room in sorted(rooms, key=lambda room: (room.units * shape.unit - room.nodes, room.pool)):
-        rest = room.nodes - room.units * shape.unit
-        while rest and left:
-            count = min(rest, left, 1 if census.pools[room.pool].loose else inside)
-            pieces.append(Piece(room.pool, count))
-            rest, left, inside = rest - count, left - count, inside - count or shape.unit
-    return pieces
+    taken = seat(room, prices, held, [tier]) or {}
+    left = room.copy()
+    for pool, units in taken.items():
+        left[pool] -= units
+    more = pack(left, prices, task.units - held) or {}
+    return _nodes({pool: taken.get(pool, 0) + more.get(pool, 0) for pool in {**taken, **more}}, task.unit)
+
+
+def _pinned(task: _Task, length: int, units: int) -> Taken | None:
+    """Units of pools with pinned nodes: what these need, then as many more as they hold. None when it can't be."""
+    pinned = task.rooms.pinned
+    pools = [int(pool) for pool in np.flatnonzero(pinned)]
+    least = {pool: -(-int(pinned[pool]) // length) for pool in pools}
+    room = {pool: int(task.rooms.free[pool]) // length for pool in pools}
+    left = units - sum(least.values())
+    if left < 0 or any(least[pool] > room[pool] for pool in pools):
+        return None
+    for pool in pools:
+        more = min(left, room[pool] - least[pool])
+        least[pool] += more
+        left -= more
+    return least
+
+
+def _mixed(task: _Task, length: int) -> Pieces | None:
+    """Whole groups of `length` nodes as far as they go, then as few remainders as make the rest. None where all groups
+    are whole anyway, or something else is asked for that this would not heed.
+    """
+    if any(tier.run > 1 for tier in task.tiers) or task.rooms.pinned.any() or length % task.unit:
+        return None
+    free = task.room * task.unit
+    whole = np.where(task.rooms.loose, 0, free // length * length) if length > 1 else free
+    nodes = task.looked.shape.nodes
+    if int(whole.sum()) >= nodes or int(free.sum()) < nodes:
+        return None
+    taken = {int(pool): int(whole[pool]) for pool in np.flatnonzero(whole)}
+    left = nodes - int(whole.sum())
+    rest: dict[int, int] = {}
+    remainder = free - whole
+    used = (whole > 0).astype(np.int32)
+    while left:
+        enough = np.flatnonzero(remainder >= left)
+        if len(enough):
+            pool = int(enough[np.lexsort((remainder[enough], 1 - used[enough]))[0]])
+        else:
+            pool = int(np.argmax(2 * remainder + used))
+        rest[pool] = min(left, int(remainder[pool]))
+        left -= rest[pool]
+        remainder[pool] = 0
+    return arrange(taken, length, _order(task)) + together(rest, length)
+
+
+def _order(task: _Task) -> list[Ints]:
+    return [tier.group for tier in task.tiers]
+
+
+def _nodes(taken: Taken, unit: int) -> Taken:
+    return {pool: units * unit for pool, units in taken.items()}
+
+
+def _where(pieces: Pieces) -> Ints:
+    return np.repeat(
+        np.array([pool for pool, _ in pieces], np.int32), np.array([nodes for _, nodes in pieces], np.int64)
+    )

@@ -69,6 +69,15 @@ def test_a_healthy_site_gives_no_finding() -> None:
     assert found_in(found) == []
 
 
+def test_blocks_and_the_core_above_them_are_found() -> None:
+    site = simulate(racks=3, hgx=4, racks_per_block=2)
+    found = seen(site)
+    assert found.findings == ()
+    assert found_in(found) == []
+    assert {spine.name: spine.above for spine in found.site.spines} == {s.name: s.above for s in site.spines}
+    assert {leaf.name: leaf.spines for leaf in found.site.leaves} == {leaf.name: leaf.spines for leaf in site.leaves}
+
+
 def test_the_order_of_captures_does_not_matter() -> None:
     site = simulate(racks=2)
     parts = [Capture(name, data) for name, data in captures(site)]

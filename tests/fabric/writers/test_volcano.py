@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from rackyard.errors import UsageError
 from rackyard.fabric import simulate
 from rackyard.fabric.model import Site
-from rackyard.fabric.writers.groups import tiers
+from rackyard.fabric.tiers import tiers
 from rackyard.fabric.writers.patterns import pattern_of
 from rackyard.fabric.writers.volcano import write
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rackyard.errors import UsageError
 from rackyard.fabric.model import Site
-from rackyard.fabric.writers.groups import DOMAIN, Group, largest
+from rackyard.fabric.tiers import DOMAIN, Group, largest
 from rackyard.fabric.writers.names import Names, node_list, slurm
 from rackyard.fabric.writers.slurm_tree import renamed
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rackyard.errors import UsageError
 from rackyard.fabric.model import Site
-from rackyard.fabric.writers.groups import LEAF, Group, largest
+from rackyard.fabric.tiers import LEAF, Group, largest
 from rackyard.fabric.writers.names import Names, hostlist, node_list, slurm
 
 _HEADER = """\

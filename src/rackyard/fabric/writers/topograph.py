@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rackyard.errors import UsageError
 from rackyard.fabric.model import Site
 from rackyard.fabric.readers.hostlist import tokens
-from rackyard.fabric.writers.groups import LEAF, Group, largest
+from rackyard.fabric.tiers import LEAF, Group, largest
 from rackyard.fabric.writers.names import Names, node_list, slurm
 from rackyard.fabric.yamlread import scalar
 

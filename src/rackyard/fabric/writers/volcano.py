@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from rackyard.errors import UsageError
 from rackyard.fabric.model import Site
-from rackyard.fabric.writers.groups import Group, tiers
+from rackyard.fabric.tiers import Group, tiers
 from rackyard.fabric.writers.names import Names, kubernetes, kubernetes_node
 from rackyard.fabric.writers.patterns import pattern_of
 

@@ -1,8 +1,9 @@
 """The nodes of a site in nested groups, nearest first: NVLink domain, leaf group, spine group, …, site.
 
-Every export that knows tiers (HyperNodes, Slurm's tree, topograph's models) is a walk over these. A rail-optimised
-node ends on one leaf a rail; the leaves that serve the same nodes are one *leaf group*. A crossed cable must not join
-two of them, so whole patterns found the groups and odd ones join the group that they share most leaves with.
+Placement chooses among these, and every export that knows tiers (HyperNodes, Slurm's tree, topograph's models) is a
+walk over them. A rail-optimised node ends on one leaf a rail; the leaves that serve the same nodes are one *leaf
+group*. A crossed cable must not join two of them, so whole patterns found the groups and odd ones join the group that
+they share most leaves with.
 """
 
 from collections import Counter, defaultdict
@@ -13,8 +14,10 @@ from rackyard.fabric.model import DomainKey, Node, Site
 
 DOMAIN = "nvlink-domain"
 LEAF = "leaf-group"
+BLOCK = "spine-group"
+PART = "core-group"
 SITE = "site"
-_ABOVE = ("spine-group", "core-group")
+_ABOVE = (BLOCK, PART)
 _DEEPEST = 16
 """More tiers than any network of switches has."""
 
@@ -183,16 +186,21 @@ def _joined(
     """
     pods: list[tuple[frozenset[str], list[Group]]] = []
     exact: dict[frozenset[str], int] = {}
+    of_switch: dict[str, list[int]] = defaultdict(list)
     rows: list[tuple[Group, int]] = []
     for group in groups:
         above = (name for switch in group.switches for name in up.get(switch, ()))
         wanted = frozenset(name for name in above if levels[name] == level)
         at = exact.get(wanted, -1)
         if at < 0 and wanted:
-            at = next((at for at, (have, _) in enumerate(pods) if _half(wanted, have)), len(pods))
+            # Only pods that share a switch can share half of them: asking all would take the square of the pods.
+            near = sorted({pod for name in wanted for pod in of_switch[name]})
+            at = next((pod for pod in near if _half(wanted, pods[pod][0])), len(pods))
             exact[wanted] = at
             if at == len(pods):
                 pods.append((wanted, []))
+                for name in wanted:
+                    of_switch[name].append(at)
         if at >= 0:
             pods[at][1].append(group)
         rows.append((group, at))
