@@ -71,7 +71,7 @@ def _within(
     if tier.run == 1:
         return seat(np.where(np.isin(tier.group, groups), room, 0), prices, units, inner)
     best: Taken | None = None
-    for counts in _shares([int(held[group]) for group in groups], units, tier.run):
+    for counts in (*_shares([int(held[group]) for group in groups], units, tier.run), _few(groups, room, units, tier)):
         taken: Taken = {}
         for group, count in zip(groups, counts, strict=True):
             part = seat(np.where(tier.group == group, room, 0), prices, count, inner) if count else {}
@@ -82,6 +82,23 @@ def _within(
             if best is None or _worth(taken, prices) < _worth(best, prices):
                 best = taken
     return best
+
+
+def _few(groups: Sequence[int], room: Ints, units: int, tier: Tier) -> list[int]:
+    """What each group holds in as few pools as will do, the largest ones; the group of the last one gives way."""
+    pools = np.flatnonzero(np.isin(tier.group, groups))
+    pools = pools[np.argsort(-room[pools], kind="stable")]
+    place = {group: at for at, group in enumerate(groups)}
+    held = [0] * len(groups)
+    for pool in pools.tolist():
+        last = place[int(tier.group[pool])]
+        held[last] += int(room[pool])
+        over = sum(count // tier.run * tier.run for count in held) - units
+        if over >= 0:
+            break
+    counts = [count // tier.run * tier.run for count in held]
+    counts[last] -= over
+    return counts
 
 
 def _shares(held: Sequence[int], units: int, run: int) -> Iterable[list[int]]:

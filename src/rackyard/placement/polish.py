@@ -30,29 +30,36 @@ Costs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Family:
-    """Groups that cut the gang up, in pieces: under each of them, one more value costs `weight`."""
+    """Groups that cut the gang up: under each of them, one more value costs `weight`."""
 
     weight: int
-    group: NDArray[np.intp]
-    """Of each piece."""
+    groups: NDArray[np.intp]
+    """Of each piece, those that it has a part in; filled up with -1, the last one, which never costs anything."""
     value: NDArray[np.intp]
     """Of each pool: the pool itself, or its leaf group, block or part."""
     counts: NDArray[np.int32]
     """Pieces by group and value."""
 
-    def shifts(self, at: NDArray[np.intp]) -> Costs:
-        """What it costs to put each piece into each pool, all others staying where they are."""
+    def shifts(self, at: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], Costs]]:
+        """Group of each piece, and what it costs there to put the piece into each pool while all others stay: once
+        for every group that a piece has a part in.
+        """
         mine = self.value[at]
-        leaves = self.counts[self.group, mine] == 1
-        enters = (self.counts[self.group] == 0)[:, self.value]
         elsewhere = self.value[None, :] != mine[:, None]
-        cost: Costs = self.weight * ((enters.astype(np.int64) - leaves[:, None]) * elsewhere)
-        return cost
+        for group in self.groups.T:
+            leaves = self.counts[group, mine] == 1
+            enters = (self.counts[group] == 0)[:, self.value]
+            yield group, self.weight * ((enters.astype(np.int64) - leaves[:, None]) * elsewhere)
+
+    def share(self, group: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Whether another piece (column) has a part in the group of a piece (row)."""
+        shared: NDArray[np.bool_] = (self.groups[None, :, :] == group[:, None, None]).any(axis=2)
+        return shared
 
     def put(self, piece: int, old: int, new: int) -> None:
         """The piece sits in another pool now."""
-        self.counts[self.group[piece], self.value[old]] -= 1
-        self.counts[self.group[piece], self.value[new]] += 1
+        self.counts[self.groups[piece], self.value[old]] -= 1
+        self.counts[self.groups[piece], self.value[new]] += 1
 
 
 def polish(where: Ints, rooms: Rooms, wish: Wish, unit: int, moving: bool) -> Ints:
@@ -64,7 +71,7 @@ def polish(where: Ints, rooms: Rooms, wish: Wish, unit: int, moving: bool) -> In
     for grain in _grains(where, wish, unit):
         pools = _pools(where, rooms, grain) if moving else np.unique(where)
         at = np.searchsorted(pools, where[::grain])
-        families = [family for family in _families(at, pools, rooms, wish, grain) if family.weight]
+        families = list(_families(at, pools, rooms, wish, grain))
         room = (rooms.free[pools] // grain - np.bincount(at, minlength=len(pools))) * int(moving)
         for _ in range(PASSES):
             if not _better(at, families, room):
@@ -95,22 +102,33 @@ def _pools(where: Ints, rooms: Rooms, grain: int) -> Ints:
 
 
 def _families(at: NDArray[np.intp], pools: Ints, rooms: Rooms, wish: Wish, grain: int) -> Iterator[Family]:
-    pieces = len(at)
+    nodes = np.arange(len(at) * grain)
     themselves = np.arange(len(pools))
     runs = [(_SEGMENT, wish.segment, themselves)] if wish.segment else []
-    runs += [(_GROUP, nodes, np.unique(column[pools], return_inverse=True)[1]) for nodes, column in wish.groups]
+    runs += [(_GROUP, length, np.unique(column[pools], return_inverse=True)[1]) for length, column in wish.groups]
     runs += [(run.weight, run.length, themselves) for run in wish.plan.runs] if wish.plan else []
-    for weight, nodes, value in runs:
-        if nodes > grain and nodes % grain == 0:
-            yield _family(weight, np.arange(pieces) // (nodes // grain), value, at)
-    if wish.plan is not None and wish.plan.stage % grain == 0:
-        yield _family(wish.plan.pipeline_weight * grain, np.arange(pieces) % (wish.plan.stage // grain), themselves, at)
+    for weight, length, value in runs:
+        if grain % length:  # else the groups are inside pieces
+            yield _family(weight, _touched(nodes // length, grain), value, at)
+    if wish.plan is not None and wish.plan.pipeline_weight:
+        times = grain if wish.plan.stage % grain == 0 else 1  # pipelines that are alike
+        pipelines = nodes % wish.plan.stage // times
+        yield _family(wish.plan.pipeline_weight * times, _touched(pipelines, grain), themselves, at)
 
 
-def _family(weight: int, group: NDArray[np.intp], value: NDArray[np.intp], at: NDArray[np.intp]) -> Family:
-    counts = np.zeros((int(group.max()) + 1, int(value.max()) + 1), np.int32)
-    np.add.at(counts, (group, value[at]), 1)
-    return Family(weight, group, value, counts)
+def _touched(group: NDArray[np.intp], grain: int) -> NDArray[np.intp]:
+    """From the group of each node to the different groups of each piece, in rows of one length, filled up with -1."""
+    found = np.sort(group.reshape(-1, grain), axis=1)
+    found[:, 1:][found[:, 1:] == found[:, :-1]] = -1
+    found = -np.sort(-found, axis=1)
+    return found[:, : int((found >= 0).sum(axis=1).max())]
+
+
+def _family(weight: int, groups: NDArray[np.intp], value: NDArray[np.intp], at: NDArray[np.intp]) -> Family:
+    counts = np.zeros((int(groups.max()) + 2, int(value.max()) + 1), np.int32)
+    np.add.at(counts, (groups, value[at][:, None]), 1)
+    counts[-1] = 2 * groups.size  # never none, never the only one
+    return Family(weight, groups, value, counts)
 
 
 def _better(at: NDArray[np.intp], families: Sequence[Family], room: Ints) -> bool:
@@ -157,10 +175,10 @@ def _step(
     swaps = np.zeros((pieces, pieces), np.int64)
     shifts = np.zeros((pieces, len(room)), np.int64)
     for family in families:
-        each = family.shifts(at)
-        shifts += each
-        both = each[:, at]
-        swaps += np.where(family.group[:, None] == family.group[None, :], 0, both + both.T)
+        for group, each in family.shifts(at):
+            shifts += each
+            one_way = np.where(family.share(group), 0, each[:, at])
+            swaps += one_way + one_way.T
     swaps[~loose] = swaps[:, ~loose] = _FAR
     swaps[at[:, None] == at[None, :]] = _FAR
     shifts[~loose] = _FAR

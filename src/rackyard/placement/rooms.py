@@ -20,6 +20,8 @@ _PIECE, _LEFT, _SIXTEEN, _WHOLE, _TIGHT = 13, 23, 38, 48, 50
 that, a carry makes a term count towards the one before. Filling up a node in use comes before all, and concerns one
 pool only, so that it may stand where many whole domains would.
 """
+_POOLS = 7
+"""Bits for pools that are new to a gang, in prices of remainders: some dozens at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +48,22 @@ class Rooms:
         """For units of so many nodes: sums of them compare as the terms of the objective from `whole domains` on do."""
         uneven = bool((self.clean < self.free).any())
         return Prices(lambda: self._full(unit), lambda pools, units: self.harm(pools, units * unit), uneven)
+
+    def rest_prices(self, taken: Ints) -> Prices:
+        """For more nodes beside those that the gang has already: blocks that are new to it, pools that are new, then as
+        in `prices`, worn nodes aside.
+        """
+        used, block = taken > 0, self.tier["block"]
+        company = np.where(used, 0, np.where(np.isin(block, block[used]), 1, 1 << _POOLS)).astype(np.int64)
+        company <<= _TIGHT - _PIECE
+
+        def part(pools: NDArray[np.intp] | slice, nodes: int | Ints) -> Costs:
+            before = np.where(used[pools], self.harm(pools, taken[pools]), 0)
+            costs: Costs = company[pools] + ((self.harm(pools, taken[pools] + nodes) - before) >> _PIECE)
+            return costs
+
+        rest = self.free - taken
+        return Prices(lambda: part(slice(None), rest) + (rest.astype(np.int64) << _LEFT - _PIECE), part)
 
     def _full(self, unit: int) -> Costs:
         taken = self.free // unit * unit

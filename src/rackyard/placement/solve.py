@@ -7,8 +7,8 @@ is reported decides between them.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
-from math import comb
+from itertools import combinations, permutations
+from math import comb, factorial
 
 import numpy as np
 
@@ -283,7 +283,9 @@ def _as_many_whole(task: _Task, nodes: int, column: Ints) -> Taken | None:
 
 
 def _pinned(task: _Task, length: int, units: int) -> Taken | None:
-    """Units of pools with pinned nodes: what these need, then as many more as they hold. None when it can't be."""
+    """Units of pools with pinned nodes: what these need, then as many more as they hold, where that harms least. None
+    when it can't be.
+    """
     pinned = task.rooms.pinned
     pools = [int(pool) for pool in np.flatnonzero(pinned)]
     least = {pool: -(-int(pinned[pool]) // length) for pool in pools}
@@ -291,11 +293,18 @@ def _pinned(task: _Task, length: int, units: int) -> Taken | None:
     left = units - sum(least.values())
     if left < 0 or any(least[pool] > room[pool] for pool in pools):
         return None
-    for pool in pools:
+    orders = permutations(pools) if factorial(len(pools)) <= ALL_SETS else [tuple(pools)]
+    return min((_filled(order, least, room, left) for order in orders), key=task.rooms.prices(length).of)
+
+
+def _filled(order: Sequence[int], least: Taken, room: Taken, left: int) -> Taken:
+    """So many units more than the least, one pool after the other."""
+    taken = dict(least)
+    for pool in order:
         more = min(left, room[pool] - least[pool])
-        least[pool] += more
+        taken[pool] += more
         left -= more
-    return least
+    return taken
 
 
 def _mixed(task: _Task, length: int) -> Pieces | None:
@@ -310,19 +319,8 @@ def _mixed(task: _Task, length: int) -> Pieces | None:
     if int(whole.sum()) >= nodes or int(free.sum()) < nodes:
         return None
     taken = {int(pool): int(whole[pool]) for pool in np.flatnonzero(whole)}
-    left = nodes - int(whole.sum())
-    rest: dict[int, int] = {}
-    remainder = free - whole
-    used = (whole > 0).astype(np.int32)
-    while left:
-        enough = np.flatnonzero(remainder >= left)
-        if len(enough):
-            pool = int(enough[np.lexsort((remainder[enough], 1 - used[enough]))[0]])
-        else:
-            pool = int(np.argmax(2 * remainder + used))
-        rest[pool] = min(left, int(remainder[pool]))
-        left -= rest[pool]
-        remainder[pool] = 0
+    rest = pack(free - whole, task.rooms.rest_prices(whole), nodes - int(whole.sum()))
+    assert rest is not None  # there are enough nodes, and none of them is in a whole group
     return arrange(taken, length, _order(task)) + together(rest, length)
 
 
