@@ -1,11 +1,12 @@
 """What each node could give a gang, and what stands in the way: the facts that solving and explaining share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackyard.fabric import Gpu, Health, Nic, Node
+from rackyard.fabric import Gpu, Nic, Node
 from rackyard.placement.columns import Columns, Flags, Ints, Masks
 from rackyard.placement.model import Request
 from rackyard.placement.shape import NodeClass, Shape
@@ -114,9 +115,8 @@ def _lasting(
     return railed, problems
 
 
-def nic_for(gpu: Gpu, node: Node, group: NodeClass, rails: str) -> Nic | None:
-    """The healthy NIC that serves a GPU: the one on its rail or, with `any`, else its neighbour, else any."""
-    healthy = [nic for nic in node.nics if nic.health is Health.HEALTHY]
+def nic_for(gpu: Gpu, healthy: Sequence[Nic], group: NodeClass, rails: str) -> Nic | None:
+    """The healthy NIC of its node that serves a GPU: the one on its rail; with `any` else its neighbour, else any."""
     rail = group.rail_of(gpu.index)
     aligned = next((nic for nic in healthy if nic.rail == rail), None)
     if aligned is not None or rails == "aligned":

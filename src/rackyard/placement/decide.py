@@ -54,42 +54,43 @@ def misfits(request: Request, yard: Yard) -> list[Misfit]:
 def found(looked: Census, solution: Solution, request: Request, yard: Yard) -> Found:
     """The nodes for a solution: of each pool those that suit best, in site order."""
     where = solution.where
-    order = np.argsort(where, kind="stable")
     pools, counts = np.unique(where, return_counts=True)
-    usable = looked.usable()
+    able, of = by_preference(looked, looked.usable(), pools, request)
+    number = np.arange(len(able)) - np.searchsorted(of, np.arange(len(pools)))[of]
+    taken = number < counts[of]
+    spare = ~taken if request.exclusive else ~taken & (number < counts[of] + request.spares)
+    spares = able[spare].astype(np.int32) + np.int32(looked.first_node)
     nodes = np.empty(len(where), np.int32)
-    taken, spares = [], []
-    for pool, count in zip(pools, counts, strict=True):
-        able = by_preference(looked, usable, int(pool), request)
-        taken.append(np.sort(able[:count]))
-        keep = len(able) if request.exclusive else count + request.spares
-        spares.append(able[count:keep])
-    nodes[order] = np.concatenate(taken)
-    kept = np.concatenate(spares).astype(np.int32) + np.int32(looked.first_node)
+    nodes[np.argsort(where, kind="stable")] = np.sort(able[taken])
     decision = Decision(
         nodes=nodes + np.int32(looked.first_node),
         gpus=gpus_of(looked, nodes),
         runs=runs_of(looked, where, solution),
-        spares=kept,
+        spares=spares,
         cost=solution.cost,
-        held=yard.columns.all[kept] & ~yard.busy[kept],
+        held=yard.columns.all[spares] & ~yard.busy[spares],
     )
     return Found(looked, solution, decision)
 
 
-def by_preference(looked: Census, usable: NDArray[np.bool_], pool: int, request: Request) -> NDArray[np.intp]:
-    """The usable nodes of a pool: pinned ones, those in use already by others, those with nothing worn; site order."""
-    span = looked.of_pool(pool)
-    able: NDArray[np.intp] = np.flatnonzero(usable[span]) + span.start
-    wear = looked.columns.wear[able + looked.first_node]
+def by_preference(
+    looked: Census, usable: NDArray[np.bool_], pools: Ints, request: Request
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The usable nodes of some pools, and which of these pools each is in: pool by pool, pinned ones first, then those
+    in use already by others, then those with nothing worn; in site order.
+    """
+    first, end = looked.starts[pools], np.append(looked.starts, len(usable))[pools + 1]
+    of = np.repeat(np.arange(len(pools)), end - first)
+    nodes = np.arange(len(of)) + np.repeat(end - np.cumsum(end - first), end - first)
+    nodes, of = nodes[usable[nodes]], of[usable[nodes]]
+    wear = looked.columns.wear[nodes + looked.first_node]
     partial = looked.shape.per_node < looked.group.size
-    if not (wear.any() or partial or request.pin):
-        return able
-    free = np.bitwise_count(looked.free[able]) if partial else np.zeros(len(able), np.uint8)
-    pins = set(looked.columns.positions(request.pin))
-    pinned = np.array([position + looked.first_node not in pins for position in able], np.bool_)
-    ordered: NDArray[np.intp] = able[np.lexsort((able, wear, free, pinned))]
-    return ordered
+    if wear.any() or partial or request.pin:
+        free = np.bitwise_count(looked.free[nodes]) if partial else np.zeros(len(nodes), np.uint8)
+        pinned = np.isin(nodes + looked.first_node, looked.columns.positions(request.pin))
+        order = np.lexsort((nodes, wear, free, ~pinned, of))
+        nodes, of = nodes[order], of[order]
+    return nodes, of
 
 
 def gpus_of(looked: Census, nodes: Ints) -> Masks:

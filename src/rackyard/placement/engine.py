@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rackyard.fabric import Node, Site
+from rackyard.fabric import Health, Node, Site
 from rackyard.placement.census import Census, nic_for
 from rackyard.placement.cost import explained
 from rackyard.placement.decide import Found, found, looks, misfits
@@ -86,9 +86,10 @@ def seats_on(node: Node, gpus: Sequence[int], start: tuple[int, int], group: Nod
     """
     first_rank, segment = start
     by_index = {gpu.index: gpu for gpu in node.gpus}
+    healthy = [nic for nic in node.nics if nic.health is Health.HEALTHY]
     seats = []
     for local, index in enumerate(gpus):
-        nic = nic_for(by_index[index], node, group, rails)
+        nic = nic_for(by_index[index], healthy, group, rails)
         name, rail = ("", -1) if nic is None else (nic.name, nic.rail)
         seats.append(Seat(first_rank + local, node.name, local, index, name, rail, segment))
     return tuple(seats)

@@ -53,7 +53,11 @@ def seat(room: Ints, prices: Prices, units: int, tiers: Sequence[Tier]) -> Taken
         return pack(room, prices, units)
     tier, held = tiers[0], capacity(room, tiers)
     best: Taken | None = None
-    for groups in _sets(held, units, room, tier):
+    sets = list(_sets(held, units, room, tier))
+    if tier.run == 1 and len(tiers) == 1 and len(sets) > 1:  # a glance tells how many pools each set will take
+        pools = [fewest(room[np.isin(tier.group, groups)], units) for groups in sets]
+        sets = [groups for groups, count in zip(sets, pools, strict=True) if count == min(pools)]
+    for groups in sets:
         found = _within(groups, held, room, prices, units, tiers)
         if found is not None and (best is None or _worth(found, prices) < _worth(best, prices)):
             best = found

@@ -185,10 +185,13 @@ def open_mending(
     mine = [node for node in columns.positions(nodes) if columns.names[node] not in gone]
     usable = looked.usable()
     spare = set(columns.positions(placement.spares))
-    free = []
-    for pool in range(len(looked.starts)):
-        able = [int(at) + looked.first_node for at in by_preference(looked, usable, pool, asked)]
-        free.append(sorted((node for node in able if not held[node]), key=lambda node: node not in spare))
+    free: list[list[int]] = [[] for _ in looked.starts]
+    able, of = by_preference(looked, usable, np.arange(len(free), dtype=np.int32), asked)
+    for pool, node in zip(of.tolist(), (able + looked.first_node).tolist(), strict=True):
+        if not held[node]:
+            free[pool].append(node)
+    for nodes_of_pool in free:
+        nodes_of_pool.sort(key=lambda node: node not in spare)
     used = [0] * len(looked.starts)
     for node in mine:
         used[int(columns.pool[node]) - looked.first_pool] += 1

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from rackyard.fabric import Node
 from rackyard.placement.census import BIT, PROBLEMS, Census
 from rackyard.placement.columns import Ints
 from rackyard.placement.model import RackVerdict, Request
@@ -33,15 +34,20 @@ class Pools:
         self.loose = columns.loose[pools]
         self.weak = columns.weak[pools]
         self.usable: Ints = looked.counts()
-        self._out = _out(looked)
+        out = _out(looked)
+        self._totals = out.sum(axis=1).tolist()
+        self._out: list[list[int]] = out.T.tolist()
+        kinds = np.column_stack((self.usable, self.total, self.loose, self.weak, out.T))
+        self.alike: list[int] = np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1).tolist()
+        """The same number for pools that differ in nothing but their place."""
 
     def out(self, pool: int) -> dict[str, int]:
         """Nodes out of use by what stands in their way; a node with several problems counts for the hardest."""
-        return {problem: int(self._out[number, pool]) for number, problem in enumerate(PROBLEMS)}
+        return dict(zip(PROBLEMS, self._out[pool], strict=True))
 
     def totals(self) -> dict[str, int]:
         """The same over all pools."""
-        return {problem: int(self._out[number].sum()) for number, problem in enumerate(PROBLEMS)}
+        return dict(zip(PROBLEMS, self._totals, strict=True))
 
     def offer(self, pool: int) -> str:
         """`6 of 18 nodes free; 10 busy, 2 cordoned`."""
@@ -61,22 +67,37 @@ def verdicts(looked: Census, request: Request, taken: Mapping[int, int] | None =
     """
     placed = taken is not None
     pools = Pools(looked)
-    found = [
-        _chosen(pools, number, taken[number])
-        if taken and number in taken
-        else _passed_over(pools, number, request, placed)
-        for number in range(len(looked.starts))
-    ]
-    site = looked.columns.site
-    known = {node.rack for node in looked.group.nodes}
-    others = {node.rack: node for node in reversed(site.nodes)}
-    for rack in site.racks:
-        if rack.name not in known:
-            other = others.get(rack.name)
-            detail = "holds no nodes" if other is None else f"its {other.gpus[0].kind if other.gpus else 'CPU'} nodes"
-            detail += "" if other is None else f" are not {looked.group}"
-            found.append(RackVerdict(rack.name, False, "node-kind", detail, 0, 0))
-    return tuple(found)
+    of_kind: dict[int, RackVerdict] = {}  # thousands of racks, a few dozen kinds of them
+    found = []
+    for number, kind in enumerate(pools.alike):
+        if taken and number in taken:
+            found.append(_chosen(pools, number, taken[number]))
+            continue
+        if kind not in of_kind:
+            of_kind[kind] = _passed_over(pools, number, request, placed)
+        told = of_kind[kind]
+        found.append(RackVerdict(pools.names[number], False, told.binding, told.detail, told.free_nodes, told.needed))
+    return (*found, *_of_other_kinds(looked))
+
+
+def _of_other_kinds(looked: Census) -> tuple[RackVerdict, ...]:
+    """The racks that hold none of the class. Kept with the columns, for it means a look at every node."""
+    columns = looked.columns
+    key = ("racks of other kinds", looked.first_node)
+    told: tuple[RackVerdict, ...] | None = columns.memo.get(key)
+    if told is None:
+        known = {node.rack for node in looked.group.nodes}
+        others = {node.rack: node for node in reversed(columns.site.nodes)}
+        racks = [rack.name for rack in columns.site.racks if rack.name not in known]
+        told = tuple(RackVerdict(rack, False, "node-kind", _kind(others.get(rack), looked), 0, 0) for rack in racks)
+        columns.memo[key] = told
+    return told
+
+
+def _kind(node: Node | None, looked: Census) -> str:
+    if node is None:
+        return "holds no nodes"
+    return f"its {node.gpus[0].kind if node.gpus else 'CPU'} nodes are not {looked.group}"
 
 
 def nodes(count: int) -> str:
