@@ -19,6 +19,7 @@ from rackyard.controller.reconcile import Append, Launch, World, fallback_nodes,
 from rackyard.controller.request import attempts_allowed
 from rackyard.controller.seats import nodes_of, occupancy_of
 from rackyard.controller.store import Store
+from rackyard.controller.waiting import Turns, turns, waits
 from rackyard.errors import ConflictError
 from rackyard.fabric import Site
 from rackyard.faults import observations as seen
@@ -29,7 +30,7 @@ from rackyard.jobs.site import SITE_STREAM, cordons, with_cordons
 from rackyard.jobs.state import Attempt, JobState
 from rackyard.jobs.why import why
 from rackyard.launch import Gang, LaunchPlan, build
-from rackyard.placement import Placement, decode
+from rackyard.placement import Occupancy, Placement, decode
 
 TICK = 0.2
 """Seconds between two looks at the store when nothing happens; what happens wakes the loop at once."""
@@ -78,14 +79,28 @@ class Controller:
         self._site_records: list[Record] = []
         self._warmed: dict[str, set[str]] = defaultdict(set)
         self._audit: tuple[Finding, ...] | None = None
+        self._turns = Turns()
+        self._turned: Site | None = None
+        self._cordoned: tuple[int, Site] | None = None
 
     def tick(self, timeout: float = TICK) -> dict[str, JobState]:
         """One round; the live jobs after it. RackyardError when the store refuses."""
         self._adopt()
         self._read(timeout)
-        for job in list(self._jobs):
+        for job in [job for job, state in self._jobs.items() if not waits(state)]:
+            self._advance(job)
+        self._turns = self._whose_turn()
+        for job in self._turns.order:
             self._advance(job)
         return dict(self._jobs)
+
+    def _whose_turn(self) -> Turns:
+        if not any(waits(state) for state in self._jobs.values()):
+            return Turns()
+        site = self._site_now()
+        before = self._turns.reservations if site is self._turned else ()
+        self._turned = site
+        return turns(self._jobs.values(), site, before, time.time())
 
     # --- what is there -----------------------------------------------------------------------------------------
 
@@ -214,13 +229,21 @@ class Controller:
 
     def _world(self, job: str) -> World:
         others = [state for other, state in self._jobs.items() if other != job]
-        site = with_cordons(self._site, cordons(self._site_records))
-        world = World(site, occupancy_of(others, self._site), time.monotonic())
+        world = World(self._site_now(), occupancy_of(others, self._site), time.monotonic())
         if self._jobs[job].attempt is not None:
             return world
         if self._audit is None:
             self._audit = audit(self._site)
-        return replace(world, audit=self._audit)
+        kept = self._turns.kept.get(job, Occupancy())
+        held = self._turns.held.get(job, "")
+        return replace(world, occupancy=world.occupancy.joined(kept), audit=self._audit, held=held)
+
+    def _site_now(self) -> Site:
+        """The site with what has been cordoned since; the same object until that changes."""
+        known = len(self._site_records)
+        if self._cordoned is None or self._cordoned[0] != known:
+            self._cordoned = (known, with_cordons(self._site, cordons(self._site_records)))
+        return self._cordoned[1]
 
     # --- acting ------------------------------------------------------------------------------------------------
 

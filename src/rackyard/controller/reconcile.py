@@ -41,6 +41,8 @@ class World:
     """Monotonic seconds."""
     audit: tuple[Finding, ...] = ()
     """What is wrong with the site as it was described."""
+    held: str = ""
+    """Why it is not the job's turn, where it waits for its first seats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,14 @@ def _between(state: JobState, attempt: Attempt | None, world: World) -> Next:
     return _place(state, attempt, world)
 
 
+_QUEUE_FIX = "wait, give the job an `estimate` that ends before, or a higher `priority`"
+
+
 def _place(state: JobState, attempt: Attempt | None, world: World) -> Next:
     request = request_of(state.spec)
     if attempt is None:
+        if world.held:
+            return _reject(state, Rejection("queue", world.held, (), _QUEUE_FIX), world)
         answer = place(request, world.site, world.occupancy)
         moved = state.gpus
     else:

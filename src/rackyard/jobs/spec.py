@@ -89,7 +89,7 @@ class JobSpec(Section):
     queue: DnsLabel = "default"
     """The queue the job waits in."""
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
-    """Within a queue, higher goes first."""
+    """Higher goes first."""
     estimate: Duration | None = None
     """How long the job is expected to run. With it, the job may start ahead of one that waits for room, where it ends
     before that room is free (backfilling); absent: it may not."""

@@ -60,10 +60,12 @@ _OUTRO = """\
 
 ## What takes effect today
 
-`watch.slow`, `queue`, `priority` and `estimate` are checked and kept with the job, and nothing acts on them yet:
-waiting jobs are looked at in the order in which they were submitted. The keys of `checkpoint` are handed to the command
-as `RACKYARD_CHECKPOINT_DIR`, `RACKYARD_CHECKPOINT_EVERY` and so on: the command writes the checkpoints, Rackyard finds
-and verifies them in `dir`. `parallel` is weighed by placement; the command's arguments say how it really cuts the model.
+`watch.slow` is checked and kept with the job, and nothing acts on it yet. Waiting jobs go by `priority`, then by age;
+room is reserved for those at the front, and a job behind them starts only where it delays none of them, by its
+`estimate` ([queue](queue.md)). No running job is stopped for another, and a `queue` is a name without a quota. The keys
+of `checkpoint` are handed to the command as `RACKYARD_CHECKPOINT_DIR`, `RACKYARD_CHECKPOINT_EVERY` and so on: the
+command writes the checkpoints, Rackyard finds and verifies them in `dir`. `parallel` is weighed by placement; the
+command's own arguments say how it really cuts the model.
 
 ## Durations
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from rackyard.fabric import Health, Node, Site
 from rackyard.placement.census import Census, nic_for
+from rackyard.placement.columns import Columns
 from rackyard.placement.cost import explained
 from rackyard.placement.decide import Found, found, looks, misfits
 from rackyard.placement.model import Occupancy, Placement, Rejection, Request, Seat, Segment
@@ -14,7 +15,7 @@ from rackyard.placement.reject import mismatch, reject
 from rackyard.placement.shape import NodeClass
 from rackyard.placement.solve import solve
 from rackyard.placement.verdicts import verdicts
-from rackyard.placement.yard import Yard
+from rackyard.placement.yard import Decision, Yard
 
 
 def place(request: Request, site: Site, occupancy: Occupancy) -> Placement | Rejection:
@@ -56,7 +57,15 @@ def keep_apart(request: Request, site: Site, occupancy: Occupancy) -> Request:
 def placement(chosen: Found, request: Request) -> Placement:
     """A decision with names, and with the reasons."""
     looked, decision = chosen.looked, chosen.decision
-    columns = looked.columns
+    pools, counts = np.unique(chosen.solution.where, return_counts=True)
+    taken = dict(zip(pools.tolist(), counts.tolist(), strict=True))
+    seated = named(decision, looked.columns, request.rails)
+    return replace(seated, cost=explained(decision.cost), racks=verdicts(looked, request, taken))
+
+
+def named(decision: Decision, columns: Columns, rails: str) -> Placement:
+    """A decision with names, without cost and reasons."""
+    group = columns.classes[columns.kind[decision.nodes[0]]]
     segments: list[Segment] = []
     seats: list[Seat] = []
     first = 0
@@ -66,17 +75,26 @@ def placement(chosen: Found, request: Request) -> Placement:
         names = tuple(columns.names[node] for node in mine)
         segments.append(Segment(len(segments), columns.nodes[mine[0]].domain, rack, names))
         for node, mask in zip(mine, decision.gpus[first : first + length].tolist(), strict=True):
-            seats += seats_on(
-                columns.nodes[node], indices(mask), (len(seats), len(segments) - 1), looked.group, request.rails
-            )
+            seats += seats_on(columns.nodes[node], indices(mask), (len(seats), len(segments) - 1), group, rails)
         first += length
-    pools, counts = np.unique(chosen.solution.where, return_counts=True)
-    return Placement(
-        seats=tuple(seats),
-        segments=tuple(segments),
-        spares=tuple(columns.names[node] for node in decision.spares.tolist()),
-        cost=explained(decision.cost),
-        racks=verdicts(looked, request, dict(zip(pools.tolist(), counts.tolist(), strict=True))),
+    spares = tuple(columns.names[node] for node in decision.spares.tolist())
+    return Placement(tuple(seats), tuple(segments), spares, (), ())
+
+
+def decision_of(placement: Placement, columns: Columns) -> Decision:
+    """A placement on that site as numbers, without its cost. KeyError for a node that the site does not have."""
+    masks: dict[int, int] = {}
+    for seat in placement.seats:
+        node = columns.index[seat.node]
+        masks[node] = masks.get(node, 0) | 1 << seat.gpu
+    spares = np.array([columns.index[name] for name in placement.spares], np.int32)
+    return Decision(
+        nodes=np.array(list(masks), np.int32),
+        gpus=np.array(list(masks.values()), np.uint32),
+        runs=tuple(len(segment.nodes) for segment in placement.segments),
+        spares=spares,
+        cost=(),
+        held=columns.all[spares],
     )
 
 

@@ -1,23 +1,24 @@
 """A gang spread on purpose: evenly over all racks, or over exactly so many."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackyard.placement.columns import Ints
-from rackyard.placement.levels import Taken
+from rackyard.placement.levels import Taken, Tier, seat
 from rackyard.placement.pack import Prices, pack
 from rackyard.placement.rooms import Rooms
 
 
-def evenly(rooms: Rooms, unit: int, units: int, spread: str | int) -> Taken | None:
-    """Units of so many nodes by pool. Over a number of racks, their shares differ by one at most; over all, a rack
-    gives less only when it has no more. None when it can't be.
+def evenly(rooms: Rooms, unit: int, units: int, spread: str | int, tiers: Sequence[Tier]) -> Taken | None:
+    """Units of so many nodes by pool. Over a number of racks, their shares differ by one at most, and tiers are heeded
+    where shares are whole groups; over all, a rack gives less only when it has no more. None when it can't be.
     """
     racks = _Racks(rooms, unit)
     if isinstance(spread, int):
-        shares = _exactly(racks, units, spread)
+        shares = _exactly(racks, units, spread, tiers)
     else:
         shares = _water(racks, units) if int(racks.held.sum()) >= units else None
     if shares is None:
@@ -77,41 +78,66 @@ class _Racks:
         return self.prices.of(self.inside(rack, share)) if share else 0
 
 
-def _exactly(racks: _Racks, units: int, count: int) -> dict[int, int] | None:
+def _exactly(racks: _Racks, units: int, count: int, tiers: Sequence[Tier]) -> dict[int, int] | None:
     """Shares of exactly `count` racks: of as few blocks as possible, and of those the least harmed."""
     low, more = divmod(units, count)
-    able = [name for name, rack in racks.racks.items() if rack.held >= max(low, 1)]
-    if not low or len(able) < count or sum(racks.racks[name].held > low for name in able) < more:
+    names = list(racks.racks)
+    pinned = np.array([rack.pinned for rack in racks.racks.values()], np.int64)
+    if not low or (pinned > np.minimum(racks.held, low + (more > 0))).any():
         return None
-    harm = {name: racks.harm(name, low) for name in able}
-    members: dict[int, list[int]] = {}
-    for name in sorted(able, key=lambda name: (harm[name], name)):
-        members.setdefault(racks.racks[name].block, []).append(name)
-    must = any(racks.racks[name].pinned for name in able)
-    alone = [] if must else [there for there in members.values() if _shared(there, racks, low, more, count)]
-    if alone:
-        ordered = min(alone, key=lambda there: (sum(harm[name] for name in there[:count]), there))
-    else:
-        ordered = [name for there in sorted(members.values(), key=lambda there: -len(there)) for name in there]
-    ordered.sort(key=lambda name: -racks.racks[name].pinned)  # stable
-    return _shared(ordered, racks, low, more, count)
+    harm = np.array([racks.harm(name, low) if held >= low else 0 for name, held in zip(names, racks.held, strict=True)])
+    prices = Prices(lambda: harm, lambda some, _: harm[some])
+    above = [_of_racks(tier, racks, low, more) for tier in tiers]
+    best: tuple[tuple[int, int], list[int]] | None = None
+    for able, fixed in _choices(racks.held, harm, np.flatnonzero(pinned), (low, more)):
+        found = _chosen(able, fixed, count, prices, above)
+        if found is not None and int((racks.held[found] > low).sum()) >= more:
+            worth = (len({racks.racks[names[at]].block for at in found}), int(harm[found].sum()))
+            if best is None or worth < best[0]:
+                best = (worth, found)
+    if best is None:
+        return None
+    chosen = [names[at] for at in sorted(best[1])]
+    larger = [name for name in chosen if racks.racks[name].held > low]
+    dearer = {name: racks.harm(name, low + 1) - racks.harm(name, low) for name in larger}
+    larger.sort(key=lambda name: (racks.racks[name].pinned <= low, dearer[name], name))
+    return {name: low + (name in larger[:more]) for name in chosen}
 
 
-def _shared(ordered: list[int], racks: _Racks, low: int, more: int, count: int) -> dict[int, int] | None:
-    """The first racks that do. Those that a unit more harms least take one."""
-    larger = [name for name in ordered if racks.racks[name].held > low]
-    if len(larger) < more or len(ordered) < count:
+def _choices(
+    held: NDArray[np.int64], harm: NDArray[np.int64], pinned: NDArray[np.intp], share: tuple[int, int]
+) -> Iterator[tuple[Ints, NDArray[np.intp]]]:
+    """Racks to choose from, and those that must be chosen. Where `more` racks have to hold a unit more than `low`: any
+    racks, only such, and any beside as many such, the least harmed.
+    """
+    low, more = share
+    able, large = (held >= low).astype(np.int32), (held > low).astype(np.int32)
+    yield able, pinned
+    if more:
+        yield large, pinned
+        others = np.setdiff1d(np.flatnonzero(large), pinned)
+        others = others[np.argsort(harm[others], kind="stable")]
+        yield able, np.concatenate((pinned, others[: max(0, more - int(large[pinned].sum()))]))
+
+
+def _chosen(
+    able: Ints, pinned: NDArray[np.intp], count: int, prices: Prices, tiers: Sequence[Tier]
+) -> list[int] | None:
+    """So many racks, those with pinned nodes among them."""
+    room = able.copy()
+    room[pinned] = 0
+    more = count - len(pinned)
+    if more < 0 or not able[pinned].all():
         return None
-    chosen = ordered[:count]
-    missing = more - sum(name in set(chosen) for name in larger)
-    for name in [name for name in larger if name not in set(chosen)][: max(0, missing)]:
-        last = next(other for other in reversed(chosen) if racks.racks[other].held <= low)
-        chosen[chosen.index(last)] = name
-    able = [name for name in chosen if racks.racks[name].held > low]
-    pinned = {name: racks.racks[name].pinned > low for name in able}
-    able.sort(key=lambda name: (not pinned[name], racks.harm(name, low + 1) - racks.harm(name, low), name))
-    large = set(able[:more])
-    return {name: low + (name in large) for name in sorted(chosen)}
+    found = seat(room, prices, more, tiers) if more else {}
+    return None if found is None else [*pinned.tolist(), *found]
+
+
+def _of_racks(tier: Tier, racks: _Racks, low: int, more: int) -> Tier:
+    """A tier of pools as one of racks. Groups of the gang that are no whole number of shares are left to chance."""
+    group = np.array([int(tier.group[rack.pools[0]]) for rack in racks.racks.values()], np.int32)
+    run = tier.run // low if not more and tier.run % low == 0 else 1
+    return Tier(group, max(1, run), tier.given)
 
 
 def _water(racks: _Racks, units: int) -> dict[int, int]:

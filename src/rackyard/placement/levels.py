@@ -49,8 +49,8 @@ def seat(room: Ints, prices: Prices, units: int, tiers: Sequence[Tier]) -> Taken
     """Units by pool; None when they don't fit. The fewest groups of the outermost tier, then of the next, then the
     fewest pools, then the least price.
     """
-    if not tiers or int(room.max(initial=0)) >= units:  # in one pool, all tiers hold
-        return pack(room, prices, units)
+    if not tiers or (int(room.max(initial=0)) >= units and not any(tier.given for tier in tiers)):
+        return pack(room, prices, units)  # in one pool, all tiers hold
     tier, held = tiers[0], capacity(room, tiers)
     best: Taken | None = None
     sets = list(_sets(held, units, room, tier))

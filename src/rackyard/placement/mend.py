@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rackyard.fabric import Site
 from rackyard.placement.census import Census, census
 from rackyard.placement.decide import by_preference
-from rackyard.placement.model import Choice, Occupancy, Placement, Request, Segment
+from rackyard.placement.model import Choice, Placement, Request, Segment
 from rackyard.placement.shape import Misfit, shape_of
 from rackyard.placement.yard import Yard
 
@@ -165,12 +164,11 @@ def _ranks(count: int) -> str:
     return "1 rank" if count == 1 else f"{count} ranks"
 
 
-def open_mending(
-    placement: Placement, gone: frozenset[str], request: Request, site: Site, occupancy: Occupancy
-) -> Mending:
-    """What is there for a placement that lost the nodes `gone`. ValueError when the request isn't the placement's."""
+def open_mending(placement: Placement, gone: frozenset[str], request: Request, yard: Yard) -> Mending:
+    """What a yard without the placement has for it when it lost the nodes `gone`. ValueError when the request isn't the
+    placement's.
+    """
     nodes = placement.nodes()
-    yard = Yard.open(site, occupancy.without(placement))
     columns = yard.columns
     kind = int(columns.kind[columns.index[nodes[0]]])
     shape = shape_of(request, columns.classes[kind])

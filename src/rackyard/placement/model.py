@@ -138,6 +138,13 @@ class Occupancy:
             owners[node] = tuple(dict.fromkeys((*owners.get(node, ()), job)))
         return Occupancy({node: frozenset(gpus) for node, gpus in used.items()}, owners)
 
+    def joined(self, other: "Occupancy") -> "Occupancy":
+        """What is in use here or there."""
+        nodes = (*self.used, *(node for node in other.used if node not in self.used))
+        used = {node: self.busy(node) | other.busy(node) for node in nodes}
+        owners = {node: (*self.owners.get(node, ()), *other.owners.get(node, ())) for node in nodes}
+        return Occupancy(used, owners)
+
     def without(self, placement: "Placement") -> "Occupancy":
         """This occupancy less the seats of a placement."""
         gone: dict[str, set[int]] = {}

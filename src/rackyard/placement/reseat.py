@@ -24,6 +24,7 @@ from rackyard.placement.model import (
 from rackyard.placement.rooms import rooms
 from rackyard.placement.spread import grid
 from rackyard.placement.verdicts import Pools, verdicts
+from rackyard.placement.yard import Yard
 
 
 def reseat(
@@ -45,7 +46,18 @@ def reseat(
     gone = lost | {node.name for node in site.nodes if node.domain in dead}
     if gone.isdisjoint(placement.nodes()):
         return replace(placement, spares=tuple(name for name in placement.spares if name not in gone))
-    yard = open_mending(placement, gone, request, site, occupancy)
+    return reseat_on(placement, gone, request, Yard.open(site, occupancy.without(placement)), lost_racks)
+
+
+def reseat_on(
+    placement: Placement,
+    gone: frozenset[str],
+    request: Request,
+    around: Yard,
+    lost_racks: frozenset[str] = frozenset(),
+) -> Placement | Rejection:
+    """The same on a yard that stands already, without the placement on it; `gone` are all the nodes to replace."""
+    yard = open_mending(placement, gone, request, around)
     broken = [segment for segment in placement.segments if not gone.isdisjoint(segment.nodes)]
     nodes: dict[int, tuple[int, ...]] = {}
     choices: list[Choice] = []

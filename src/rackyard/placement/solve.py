@@ -19,7 +19,7 @@ from rackyard.placement.cost import Wish, cost_of, splits, wish_of
 from rackyard.placement.evenly import evenly
 from rackyard.placement.levels import ALL_SETS, Taken, Tier, capacity, seat
 from rackyard.placement.model import SCOPES, Group, Request
-from rackyard.placement.pack import pack
+from rackyard.placement.pack import Prices, pack
 from rackyard.placement.polish import polish
 from rackyard.placement.rooms import Rooms, rooms
 from rackyard.placement.spread import grid, pipeline_first
@@ -147,8 +147,11 @@ def _task(looked: Census, request: Request, room: Rooms, unit: int, kept: Sequen
         run = asked.get(scope, unit)
         if run % unit or nodes % run:
             return None
-        if scope in asked or (scope == "block" and (room.tier[scope] != room.tier[scope][0]).any()):
-            given = frozenset(room.tier[scope][room.pinned > 0].tolist()) if scope == "block" else frozenset[int]()
+        given_up = scope not in asked and length.get(scope) == nodes  # then at least in as few of them as can be
+        several = bool((room.tier[scope] != room.tier[scope][0]).any())
+        if scope in asked or (several and (scope == "block" or given_up)):
+            few = scope == "block" or given_up
+            given = frozenset(room.tier[scope][room.pinned > 0].tolist()) if few else frozenset[int]()
             tiers.append(Tier(room.tier[scope], run // unit, given))
     groups = [(length[group.within], room.tier[group.within]) for group in request.groups]
     whole = tuple((nodes, room.tier[scope]) for scope, nodes in asked.items())
@@ -199,7 +202,7 @@ def _arrangements(task: _Task) -> Iterator[Ints]:
 
 def _orders(task: _Task) -> Iterator[Pieces]:
     if task.request.spread != "pack":
-        shares = evenly(task.rooms, task.unit, task.units, task.request.spread)
+        shares = evenly(task.rooms, task.unit, task.units, task.request.spread, task.tiers)
         if shares is not None:
             yield arrange(_nodes(shares, task.unit), task.unit, _order(task))
         return
@@ -248,7 +251,7 @@ def _seat(task: _Task, length: int) -> Taken | None:
     tiers = [
         replace(tier, run=max(1, tier.run // step))
         for tier in task.tiers
-        if tier.run > step or tier.group is block  # what is inside one pool is inside every group
+        if tier.run > step or tier.group is block or tier.given  # what is inside one pool is inside every group
     ]
     room, units = task.room // step, task.units // step
     fixed = _pinned(task, length, units)
@@ -258,11 +261,22 @@ def _seat(task: _Task, length: int) -> Taken | None:
     if rest:
         room = room.copy()
         room[list(fixed)] = 0
-        more = seat(room, task.rooms.prices(length), rest, tiers)
+        prices = task.rooms.prices(length)
+        more = seat(room, prices, rest, tiers)
         if more is None:
             return None
-        fixed |= more
+        fixed = _levelled(task, fixed | more, length, prices)
     return _nodes(fixed, length)
+
+
+def _levelled(task: _Task, taken: Taken, length: int, prices: Prices) -> Taken:
+    """The same pools, some with pinned nodes, filled so that this harms least."""
+    if not task.rooms.pinned.any():
+        return taken
+    least = {pool: max(1, -(-int(task.rooms.pinned[pool]) // length)) for pool in taken}
+    room = {pool: int(task.rooms.free[pool]) // length for pool in taken}
+    other = _spread_out(least, room, sum(taken.values()) - sum(least.values()), prices)
+    return min(taken, other, key=prices.of)
 
 
 def _as_many_whole(task: _Task, nodes: int, column: Ints) -> Taken | None:
@@ -293,8 +307,16 @@ def _pinned(task: _Task, length: int, units: int) -> Taken | None:
     left = units - sum(least.values())
     if left < 0 or any(least[pool] > room[pool] for pool in pools):
         return None
-    orders = permutations(pools) if factorial(len(pools)) <= ALL_SETS else [tuple(pools)]
-    return min((_filled(order, least, room, left) for order in orders), key=task.rooms.prices(length).of)
+    return _spread_out(least, room, left, task.rooms.prices(length))
+
+
+def _spread_out(least: Taken, room: Taken, left: int, prices: Prices) -> Taken:
+    """So many units more than the least of each pool, where that harms least."""
+    orders = permutations(least) if factorial(len(least)) <= ALL_SETS else [tuple(least)]
+    ways = [_filled(order, least, room, left) for order in orders]
+    if prices.uneven:
+        ways.append(_grown(least, room, left, prices))
+    return min(ways, key=prices.of)
 
 
 def _filled(order: Sequence[int], least: Taken, room: Taken, left: int) -> Taken:
@@ -304,6 +326,18 @@ def _filled(order: Sequence[int], least: Taken, room: Taken, left: int) -> Taken
         more = min(left, room[pool] - least[pool])
         taken[pool] += more
         left -= more
+    return taken
+
+
+def _grown(least: Taken, room: Taken, left: int, prices: Prices) -> Taken:
+    """So many units more than the least, each where it harms least."""
+    taken = dict(least)
+    for _ in range(left):
+        able = [pool for pool in taken if taken[pool] < room[pool]]
+        if not able:
+            break
+        best = min(able, key=lambda pool: prices.of({pool: taken[pool] + 1}) - prices.of({pool: taken[pool]}))
+        taken[best] += 1
     return taken
 
 
