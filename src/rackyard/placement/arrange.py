@@ -1,6 +1,7 @@
 """The order of a gang's pieces: groups that are whole first, then those that had to be put together from remainders."""
 
 from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
 
 from rackyard.placement.columns import Ints
 
@@ -33,31 +34,37 @@ def arrange(taken: Mapping[int, int], grain: int, order: Sequence[Ints], bins: I
     return pieces + together(rest, grain)
 
 
-def together(rest: dict[int, int], grain: int) -> Pieces:
+def together(rest: Mapping[int, int], grain: int) -> Pieces:
     """Remainders put together to groups: one that completes the group where there is, else the largest."""
-    rest = dict(rest)
+    pools = list(rest)
+    by_size: dict[int, list[int]] = {}
+    """Heaps of positions in `pools`: the first of a size comes first."""
+    for at, nodes in enumerate(rest.values()):
+        by_size.setdefault(nodes, []).append(at)
     pieces: Pieces = []
     open_ = grain
-    while rest:
-        fitting = [pool for pool, nodes in rest.items() if nodes == open_]
-        pool = fitting[0] if fitting else max(rest, key=lambda pool: rest[pool])
-        if not fitting and open_ < grain:
-            pair = _pair(rest, open_)
-            pool = pair if pair is not None else pool
-        nodes = min(rest[pool], open_)
-        pieces.append((pool, nodes))
-        rest[pool] -= nodes
-        if not rest[pool]:
-            del rest[pool]
+    while by_size:
+        size = open_ if open_ in by_size else None
+        if size is None and open_ < grain:
+            size = _pair(by_size, open_)
+        if size is None:
+            size = max(by_size)
+        at = heappop(by_size[size])
+        if not by_size[size]:
+            del by_size[size]
+        nodes = min(size, open_)
+        pieces.append((pools[at], nodes))
+        if size > nodes:
+            heappush(by_size.setdefault(size - nodes, []), at)
         open_ = open_ - nodes or grain
     return pieces
 
 
-def _pair(rest: Mapping[int, int], open_: int) -> int | None:
-    """A remainder that fills the open group together with one other."""
-    by_size = {nodes: pool for pool, nodes in reversed(list(rest.items()))}
-    for pool, nodes in rest.items():
-        other = by_size.get(open_ - nodes)
-        if nodes < open_ and other is not None and other != pool:
-            return pool
-    return None
+def _pair(by_size: Mapping[int, list[int]], open_: int) -> int | None:
+    """The size of a remainder that fills the open group together with one other."""
+    pairs = [
+        (first[0], size)
+        for size, first in by_size.items()
+        if open_ - size in by_size and (2 * size != open_ or len(first) > 1)
+    ]
+    return min(pairs)[1] if pairs else None

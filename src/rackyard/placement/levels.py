@@ -1,7 +1,7 @@
 """Units over pools that are nested in leaf groups, blocks and parts: the fewest of each, from the outermost in."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
 
@@ -28,6 +28,8 @@ class Tier:
     run: int = 1
     given: frozenset[int] = frozenset()
     """Groups that are in use anyway."""
+    fewest: bool = True
+    """Whether fewer of them are better; else a choice of one more is looked at as well."""
 
 
 def capacity(room: Ints, tiers: Sequence[Tier]) -> NDArray[np.int64]:
@@ -128,7 +130,7 @@ def _sets(held: NDArray[np.int64], units: int, room: Ints, tier: Tier) -> Iterab
         units -= int(held[given].sum())
         held = held.copy()
         held[given] = 0
-        for more in _sets(held, units, room, Tier(tier.group, tier.run)) if units > 0 else [()]:
+        for more in _sets(held, units, room, replace(tier, given=frozenset())) if units > 0 else [()]:
             yield (*given, *more)
         return
     able = np.flatnonzero(held)
@@ -138,9 +140,10 @@ def _sets(held: NDArray[np.int64], units: int, room: Ints, tier: Tier) -> Iterab
     if count > len(able):
         return
     if comb(len(able), count) <= ALL_SETS:
-        for chosen in combinations([int(group) for group in able], count):
-            if held[list(chosen)].sum() >= units:
-                yield chosen
+        for size in (count,) if tier.fewest or comb(len(able), count + 1) > ALL_SETS else (count, count + 1):
+            for chosen in combinations([int(group) for group in able], size):
+                if held[list(chosen)].sum() >= units:
+                    yield chosen
         return
     base = [int(group) for group in able[: count - 1]]
     missing = units - int(held[base].sum()) if base else units

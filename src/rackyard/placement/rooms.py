@@ -98,12 +98,15 @@ def rooms(looked: Census, request: Request, ignored: int, spares: int) -> Rooms:
         if nodes.start <= position < nodes.stop:
             pinned[columns.pool[position] - pools.start] += 1
     free = np.maximum(0, counts - spares)
+    fresh = np.logical_and.reduceat(looked.idle, looked.starts)
     if request.copies > 1:
-        free = _shared(free, columns.rack[pools], looked.shape.nodes // request.copies)
+        share = looked.shape.nodes // request.copies
+        alone = free >= max(1, share // looked.shape.unit * looked.shape.unit)
+        free = _shared(free, columns.rack[pools], share, (~alone, alone & fresh))
     return Rooms(
         free=free,
         usable=counts,
-        fresh=np.logical_and.reduceat(looked.idle, looked.starts),
+        fresh=fresh,
         weak=columns.weak[pools],
         loose=columns.loose[pools],
         rack=columns.rack[pools],
@@ -114,11 +117,13 @@ def rooms(looked: Census, request: Request, ignored: int, spares: int) -> Rooms:
     )
 
 
-def _shared(free: Ints, rack: Ints, share: int) -> Ints:
+def _shared(free: Ints, rack: Ints, share: int, last: tuple[Flags, Flags]) -> Ints:
     """At most so many nodes of a rack, so that every rank's peers, as many ranks further on, sit in other racks. Of a
-    rack with several domains, the larger ones give first.
+    rack with several domains one that can give it all does, in use and as full as can be; else the larger ones first.
+    `last` says which can't, and which nobody uses.
     """
-    order = np.lexsort((-free, rack))
+    too_small, fresh = last
+    order = np.lexsort((np.where(too_small, -free, free), fresh, too_small, rack))
     before = np.concatenate(([0], np.cumsum(free[order])[:-1]))
     first = np.concatenate(([True], rack[order][1:] != rack[order][:-1]))
     inside = before - np.maximum.accumulate(np.where(first, before, 0))

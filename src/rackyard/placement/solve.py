@@ -7,19 +7,20 @@ is reported decides between them.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, permutations
-from math import comb, factorial
+from itertools import combinations
+from math import comb
 
 import numpy as np
 
 from rackyard.placement.arrange import Pieces, arrange, together
 from rackyard.placement.census import Census
-from rackyard.placement.columns import Ints
+from rackyard.placement.columns import Flags, Ints
 from rackyard.placement.cost import Wish, cost_of, splits, wish_of
 from rackyard.placement.evenly import evenly
 from rackyard.placement.levels import ALL_SETS, Taken, Tier, capacity, seat
 from rackyard.placement.model import SCOPES, Group, Request
-from rackyard.placement.pack import Prices, pack
+from rackyard.placement.pack import pack
+from rackyard.placement.pins import levelled, pinned
 from rackyard.placement.polish import polish
 from rackyard.placement.rooms import Rooms, rooms
 from rackyard.placement.spread import grid, pipeline_first
@@ -148,11 +149,10 @@ def _task(looked: Census, request: Request, room: Rooms, unit: int, kept: Sequen
         if run % unit or nodes % run:
             return None
         given_up = scope not in asked and length.get(scope) == nodes  # then at least in as few of them as can be
-        several = bool((room.tier[scope] != room.tier[scope][0]).any())
-        if scope in asked or (several and (scope == "block" or given_up)):
-            few = scope == "block" or given_up
+        few = scope == "block" or given_up
+        if scope in asked or (few and (room.tier[scope] != room.tier[scope][0]).any()):
             given = frozenset(room.tier[scope][room.pinned > 0].tolist()) if few else frozenset[int]()
-            tiers.append(Tier(room.tier[scope], run // unit, given))
+            tiers.append(Tier(room.tier[scope], run // unit, given, few))
     groups = [(length[group.within], room.tier[group.within]) for group in request.groups]
     whole = tuple((nodes, room.tier[scope]) for scope, nodes in asked.items())
     wish = wish_of(looked.shape, groups, grid(request, looked.shape))
@@ -186,7 +186,7 @@ def _holds_pins(where: Ints, task: _Task) -> bool:
 
 def _arrangements(task: _Task) -> Iterator[Ints]:
     """The pools of the nodes in rank order, in every way worth comparing."""
-    walked = pipeline_first(task.looked.shape.nodes, task.wish.plan)
+    walked = pipeline_first(task.looked.shape.nodes, task.wish.plan, task.unit)
     seen: set[tuple[tuple[int, int], ...]] = set()
     for pieces in _orders(task):
         if tuple(pieces) in seen:
@@ -208,18 +208,22 @@ def _orders(task: _Task) -> Iterator[Pieces]:
         return
     plan = task.wish.plan
     lengths = {task.looked.shape.unit, *([] if plan is None else [run.length for run in plan.runs])}
-    if plan is not None and plan.pipeline_weight and plan.stage % plan.chunk == 0:
-        lengths.add(plan.stages * plan.chunk)
+    if plan is not None and plan.pipeline_weight and plan.stage % plan.chunk(task.unit) == 0:
+        lengths.add(plan.stages * plan.chunk(task.unit))
     grains = {task.unit, *lengths}
+    blocks = task.rooms.tier["block"]
+    within = {()}  # blocks; none: all
     for taken in _takings(task, lengths):
+        within.add(tuple(np.unique(blocks[list(taken)]).tolist()))
         for grain in sorted(grains):
             yield arrange(taken, grain, _order(task))
         for nodes, column in task.wish.groups:
             yield arrange(taken, nodes, _order(task), column)
     for length in sorted(lengths - {task.unit}):
-        pieces = _mixed(task, length)
-        if pieces is not None:
-            yield pieces
+        for some in sorted(within):
+            pieces = _mixed(task, length, np.isin(blocks, some) if some else np.ones(len(blocks), np.bool_))
+            if pieces is not None:
+                yield pieces
 
 
 def _takings(task: _Task, lengths: set[int]) -> Iterator[Taken]:
@@ -254,29 +258,19 @@ def _seat(task: _Task, length: int) -> Taken | None:
         if tier.run > step or tier.group is block or tier.given  # what is inside one pool is inside every group
     ]
     room, units = task.room // step, task.units // step
-    fixed = _pinned(task, length, units)
+    fixed = pinned(task.rooms, length, units)
     if fixed is None:
         return None
     rest = units - sum(fixed.values())
     if rest:
         room = room.copy()
         room[list(fixed)] = 0
-        prices = task.rooms.prices(length)
-        more = seat(room, prices, rest, tiers)
+        more = seat(room, task.rooms.prices(length), rest, tiers)
         if more is None:
             return None
-        fixed = _levelled(task, fixed | more, length, prices)
+        free = fixed and all(tier.run == 1 for tier in tiers)  # else a group could be torn
+        fixed = levelled(task.rooms, fixed | more, length) if free else fixed | more
     return _nodes(fixed, length)
-
-
-def _levelled(task: _Task, taken: Taken, length: int, prices: Prices) -> Taken:
-    """The same pools, some with pinned nodes, filled so that this harms least."""
-    if not task.rooms.pinned.any():
-        return taken
-    least = {pool: max(1, -(-int(task.rooms.pinned[pool]) // length)) for pool in taken}
-    room = {pool: int(task.rooms.free[pool]) // length for pool in taken}
-    other = _spread_out(least, room, sum(taken.values()) - sum(least.values()), prices)
-    return min(taken, other, key=prices.of)
 
 
 def _as_many_whole(task: _Task, nodes: int, column: Ints) -> Taken | None:
@@ -296,58 +290,13 @@ def _as_many_whole(task: _Task, nodes: int, column: Ints) -> Taken | None:
     return _nodes({pool: taken.get(pool, 0) + more.get(pool, 0) for pool in {**taken, **more}}, task.unit)
 
 
-def _pinned(task: _Task, length: int, units: int) -> Taken | None:
-    """Units of pools with pinned nodes: what these need, then as many more as they hold, where that harms least. None
-    when it can't be.
-    """
-    pinned = task.rooms.pinned
-    pools = [int(pool) for pool in np.flatnonzero(pinned)]
-    least = {pool: -(-int(pinned[pool]) // length) for pool in pools}
-    room = {pool: int(task.rooms.free[pool]) // length for pool in pools}
-    left = units - sum(least.values())
-    if left < 0 or any(least[pool] > room[pool] for pool in pools):
-        return None
-    return _spread_out(least, room, left, task.rooms.prices(length))
-
-
-def _spread_out(least: Taken, room: Taken, left: int, prices: Prices) -> Taken:
-    """So many units more than the least of each pool, where that harms least."""
-    orders = permutations(least) if factorial(len(least)) <= ALL_SETS else [tuple(least)]
-    ways = [_filled(order, least, room, left) for order in orders]
-    if prices.uneven:
-        ways.append(_grown(least, room, left, prices))
-    return min(ways, key=prices.of)
-
-
-def _filled(order: Sequence[int], least: Taken, room: Taken, left: int) -> Taken:
-    """So many units more than the least, one pool after the other."""
-    taken = dict(least)
-    for pool in order:
-        more = min(left, room[pool] - least[pool])
-        taken[pool] += more
-        left -= more
-    return taken
-
-
-def _grown(least: Taken, room: Taken, left: int, prices: Prices) -> Taken:
-    """So many units more than the least, each where it harms least."""
-    taken = dict(least)
-    for _ in range(left):
-        able = [pool for pool in taken if taken[pool] < room[pool]]
-        if not able:
-            break
-        best = min(able, key=lambda pool: prices.of({pool: taken[pool] + 1}) - prices.of({pool: taken[pool]}))
-        taken[best] += 1
-    return taken
-
-
-def _mixed(task: _Task, length: int) -> Pieces | None:
-    """Whole groups of `length` nodes as far as they go, then as few remainders as make the rest. None where all groups
-    are whole anyway, or something else is asked for that this would not heed.
+def _mixed(task: _Task, length: int, inside: Flags) -> Pieces | None:
+    """Whole groups of `length` nodes in some pools as far as they go, then as few remainders as make the rest. None
+    where all groups are whole anyway, or something else is asked for that this would not heed.
     """
     if any(tier.run > 1 for tier in task.tiers) or task.rooms.pinned.any() or length % task.unit:
         return None
-    free = task.room * task.unit
+    free = np.where(inside, task.room * task.unit, 0)
     whole = np.where(task.rooms.loose, 0, free // length * length) if length > 1 else free
     nodes = task.looked.shape.nodes
     if int(whole.sum()) >= nodes or int(free.sum()) < nodes:

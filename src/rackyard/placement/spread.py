@@ -26,8 +26,10 @@ class Grid:
     stages: int
     stage: int
     pipeline_weight: int
-    chunk: int
-    """Nodes that stay neighbours when the pipeline is walked first."""
+
+    def chunk(self, unit: int) -> int:
+        """Nodes that stay neighbours when the pipeline is walked first: whole units, TP and EP groups."""
+        return max([unit, *(run.length for run in self.runs[:-1])])
 
 
 def grid(request: Request, shape: Shape) -> Grid | None:
@@ -45,8 +47,7 @@ def grid(request: Request, shape: Shape) -> Grid | None:
     whole = stage_ranks % shape.per_node == 0
     stage = stage_ranks // shape.per_node if whole else shape.nodes
     stages = plan.pp if whole else 1
-    chunk = max([shape.unit, *(run.length for run in runs[:-1])])
-    return Grid(tuple(runs), stages, stage, plan.pp_weight if stages > 1 else 0, chunk)
+    return Grid(tuple(runs), stages, stage, plan.pp_weight if stages > 1 else 0)
 
 
 def spread_cost(where: Ints, plan: Grid | None) -> int:
@@ -61,11 +62,14 @@ def spread_cost(where: Ints, plan: Grid | None) -> int:
     return int(cost)
 
 
-def pipeline_first(nodes: int, plan: Grid | None) -> NDArray[np.intp] | None:
+def pipeline_first(nodes: int, plan: Grid | None, unit: int) -> NDArray[np.intp] | None:
     """The node numbers in the order that walks each pipeline before the next; None where that is no other order."""
-    if plan is None or not plan.pipeline_weight or plan.stage % plan.chunk or plan.stage == plan.chunk:
+    if plan is None or not plan.pipeline_weight:
         return None
-    walk = np.arange(nodes).reshape(plan.stages, plan.stage // plan.chunk, plan.chunk)
+    chunk = plan.chunk(unit)
+    if plan.stage % chunk or plan.stage == chunk:
+        return None
+    walk = np.arange(nodes).reshape(plan.stages, plan.stage // chunk, chunk)
     return walk.transpose(1, 0, 2).reshape(-1)
 
 
