@@ -9,7 +9,7 @@ from oracle import optimum
 from rackyard.fabric import Health, Site, simulate
 from rackyard.placement import Group, Occupancy, Parallel, Request, Yard, decide
 
-SEEDS = range(1000, 1040)
+SEEDS = range(1000, 1080)
 SITE = simulate(racks=4, trays=6, racks_per_block=2)
 NOBODY = Occupancy()
 
@@ -27,7 +27,7 @@ def test_what_fits_is_placed_and_nothing_beats_the_optimum(verdicts: list[Verdic
 def test_nearly_all_placements_are_optimal(verdicts: list[Verdict]) -> None:
     decided = [one for one in verdicts if one.outcome in ("equal", "worse")]
     worse = [(one.instance.seed, one.ours, one.best.cost) for one in decided if one.outcome == "worse"]
-    assert len(decided) >= 30
+    assert len(decided) >= 60
     assert len(worse) <= 0.05 * len(decided), worse
 
 

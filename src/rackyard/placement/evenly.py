@@ -83,7 +83,7 @@ def _exactly(racks: _Racks, units: int, count: int, tiers: Sequence[Tier]) -> di
     low, more = divmod(units, count)
     names = list(racks.racks)
     pinned = np.array([rack.pinned for rack in racks.racks.values()], np.int64)
-    if not low or (pinned > np.minimum(racks.held, low + (more > 0))).any():
+    if not low or len(names) < count or (pinned > np.minimum(racks.held, low + (more > 0))).any():
         return None
     harm = np.array([racks.harm(name, low) if held >= low else 0 for name, held in zip(names, racks.held, strict=True)])
     prices = Prices(lambda: harm, lambda some, _: harm[some])
