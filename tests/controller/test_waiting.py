@@ -6,6 +6,7 @@ from pathlib import Path
 from yard import finish, open_gate, toy, yard
 
 from rackyard.cli.session import drive
+from rackyard.controller.seats import occupancy_of
 from rackyard.controller.waiting import Turns, turns, waits
 from rackyard.fabric import Site, simulate
 from rackyard.jobs.specfile import parse_spec
@@ -101,3 +102,12 @@ def test_a_job_that_is_held_back_says_for_whom(tmp_path: Path) -> None:
     (answer,) = told
     assert answer.reason == f"waits for a seat: it has no estimate, and what is free is reserved for {whole}"
     assert answer.next_step.startswith("wait, give the job an `estimate`")
+
+
+def test_apart_takes_a_jobs_name_as_well_as_its_id() -> None:
+    site = simulate(2, 2)
+    one = replace(running(job("one", 4), site), job="one-1a2b")
+    occupancy = occupancy_of([one], site)
+    for apart in ("one", "one-1a2b"):
+        seats = place(Request(4, apart=frozenset({apart})), site, occupancy)
+        assert isinstance(seats, Placement) and seats.nodes() == ("r02-t01",)

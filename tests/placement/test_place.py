@@ -258,3 +258,16 @@ def test_occupancy_counts_jobs_in_and_out() -> None:
     assert occupancy.free(SITE.node("r01-t01")) == (2, 3)
     assert occupancy.owners["r01-t01"] == ("a",)
     assert occupancy.without(answer).used == {}
+
+
+def test_more_pins_than_nodes_is_no_seat_also_where_the_gang_is_spread() -> None:
+    pins = frozenset({"r01-t01", "r02-t01"})
+    for gpus in (1, 3, 4):
+        assert isinstance(place(Request(gpus, spread="spread", pin=pins), simulate(4, 4), Occupancy()), Rejection)
+
+
+@pytest.mark.parametrize(("gpus", "segment"), [(256, 128), (512, 128), (384, 128), (448, 112), (480, 120)])
+def test_a_preferred_segment_larger_than_any_domain_is_cut_as_seldom_as_can_be(gpus: int, segment: int) -> None:
+    placed = place(Request(gpus, segment_gpus=segment, segment_required=False), simulate(8), Occupancy())
+    assert isinstance(placed, Placement)
+    assert placed.cost[0].value == gpus // segment  # each in two racks

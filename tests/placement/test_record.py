@@ -1,6 +1,7 @@
 """A stored decision is made again, anywhere, with the same answer."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -42,10 +43,24 @@ def test_another_site_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [{}, {"rackyard-placement": 9}, {"used": 4}, {"request": {"gpus": 0}}, {"request": {"gpus": 4, "color": 1}}],
+    [
+        {},
+        {"rackyard-placement": 9},
+        {"used": 4},
+        {"request": {"gpus": 0}},
+        {"request": {"gpus": 4, "color": 1}},
+        {"request": {"gpus": 4, "rails": "foo"}},
+        {"request": {"gpus": 4, "spread": "foo"}},
+        {"request": {"gpus": 8, "groups": [{"gpus": 4, "within": "xx"}]}},
+        {"request": {"gpus": 8, "parallel": {"tp": 0}}},
+        {"used": {"r01-t01": [77]}},
+        {"site": None},
+        {"answer": None},
+    ],
 )
 def test_what_is_no_case_is_refused(damage: dict[str, Any]) -> None:
     site = simulate(1)
     case = record(Request(8), site, Occupancy(), place(Request(8), site, Occupancy()))
+    read = answer_of if "answer" in damage else partial(again, site=site)
     with pytest.raises(UsageError, match="no placement case"):
-        again({**case, **damage} if damage else {}, site)
+        read({**case, **damage} if damage else {})

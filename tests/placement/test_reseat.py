@@ -181,3 +181,31 @@ def test_copies_stay_apart_when_a_segment_moves() -> None:
     answer = reseat(old, frozenset(), frozenset({"r01"}), request, site, Occupancy())
     assert isinstance(answer, Placement)
     assert {segment.rack for segment in answer.segments} == {"r02", "r03"}
+
+
+ALL = frozenset(range(4))
+
+
+def test_a_gang_is_not_mended_onto_the_rack_of_a_job_it_keeps_apart_from() -> None:
+    site = simulate(3, 4)
+    held = Occupancy(dict.fromkeys(("r01-t01", "r02-t03", "r02-t04"), ALL), {"r01-t01": ("a",)})
+    request = Request(8, segment_gpus=8, apart=frozenset({"a"}))
+    old = place(request, site, held)
+    assert isinstance(old, Placement) and {segment.rack for segment in old.segments} == {"r02"}
+    new = reseat(old, frozenset({old.nodes()[0]}), frozenset(), request, site, held)
+    assert isinstance(new, Placement) and {segment.rack for segment in new.segments} == {"r03"}
+
+
+@pytest.mark.parametrize(("copies", "racks"), [(2, 2), (3, 5)])
+def test_copies_stay_apart_or_the_gang_waits(copies: int, racks: int) -> None:
+    site = simulate(racks, 6)
+    request = Request(16, copies=copies)
+    old = place(request, site, Occupancy())
+    assert isinstance(old, Placement)
+    full = {node.name: ALL for node in site.nodes if node.name not in old.nodes() and node.rack != "r02"}
+    answer = reseat(old, frozenset({old.nodes()[0]}), frozenset(), request, site, Occupancy(full))
+    assert isinstance(answer, Rejection) and "copies of its checkpoint" in answer.summary
+    back = reseat(old, frozenset({old.nodes()[0]}), frozenset(), request, site, Occupancy())
+    assert isinstance(back, Placement)
+    counts = [sum(len(s.nodes) for s in back.segments if s.rack == rack) for rack in {s.rack for s in back.segments}]
+    assert max(counts) <= 4 // copies

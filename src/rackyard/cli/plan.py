@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 @output_option
 @state_option
 def plan(file: Path, site: Path | None, rank: int, record: Path | None, again: bool, output: str, state: Path) -> None:
-    """Show the placement, the rank map and the environment that FILE would get. Exit code 1 when it has no seat."""
-    from rackyard.cli.findings import plain_finding
+    """Show the placement, the rank map and the environment that FILE would get.
+
+    Exit code 1 when it has no seat, 4 when the site's audit would keep it from starting there.
+    """
+    from rackyard.cli.findings import EXIT_FINDINGS, plain_finding
     from rackyard.cli.nodes import look
     from rackyard.cli.session import read_spec
     from rackyard.controller.nccl import audit
@@ -35,6 +38,8 @@ def plan(file: Path, site: Path | None, rank: int, record: Path | None, again: b
     from rackyard.placement import Rejection, place
     from rackyard.placement.explain import explain
 
+    if again and record is not None:
+        raise UsageError("--again and --record together", why="--again reads a case, --record writes one")
     if again:
         _again(file, site, output, state)
         return
@@ -73,6 +78,8 @@ def plan(file: Path, site: Path | None, rank: int, record: Path | None, again: b
 
     refused_data = [plain_finding(finding) for finding in refused]
     emit(output, {"placement": plain(answer), "plan": plain(made), "refused": refused_data}, table)
+    if refused:
+        sys.exit(EXIT_FINDINGS)
 
 
 def _record(
@@ -106,7 +113,8 @@ def _again(file: Path, site: Path | None, output: str, state: Path) -> None:
 
     def table() -> None:
         click.echo("\n".join(explain(now)))
-        click.echo(f"\nthe answer is {'the same' if now == then else 'another one'} as when it was recorded")
+        same = "the same as when it was recorded" if now == then else "not the one that was recorded"
+        click.echo(f"\nthe answer is {same}")
 
     emit(output, {"same": now == then, "answer": plain(now)}, table)
     if now != then:

@@ -235,8 +235,13 @@ class Controller:
         if self._audit is None:
             self._audit = audit(self._site)
         kept = self._turns.kept.get(job, Occupancy())
-        held = self._turns.held.get(job, "")
-        return replace(world, occupancy=world.occupancy.joined(kept), audit=self._audit, held=held)
+        return replace(
+            world,
+            occupancy=world.occupancy.joined(kept),
+            audit=self._audit,
+            held=self._turns.held.get(job, ""),
+            reserved=self._turns.reserved(job),
+        )
 
     def _site_now(self) -> Site:
         """The site with what has been cordoned since; the same object until that changes."""

@@ -43,6 +43,8 @@ class World:
     """What is wrong with the site as it was described."""
     held: str = ""
     """Why it is not the job's turn, where it waits for its first seats."""
+    reserved: bool = False
+    """Whether seats are kept for it meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,8 @@ def fallback_nodes(state: JobState, world: World) -> tuple[str, ...]:
 
 def _reject(state: JobState, answer: Rejection, world: World) -> Next:
     racks = tuple(f"{verdict.rack}: {verdict.binding}: {verdict.detail}" for verdict in answer.racks)
-    event = ev.Rejected(constraint=answer.constraint, summary=answer.summary, fix=answer.fix, racks=racks)
+    summary = answer.summary + ("; seats are reserved for it" if world.reserved else "")
+    event = ev.Rejected(constraint=answer.constraint, summary=summary, fix=answer.fix, racks=racks)
     if not state.attempts and impossible(state.spec, world.site):
         reason = f"it can never run on this site: {answer.summary}"
         return Append((event, ev.Finished(outcome="failed", reason=reason, next_step=answer.fix)))

@@ -19,12 +19,14 @@ def occupancy_of(jobs: Iterable[JobState], site: Site) -> Occupancy:
     """What the unfinished ones of `jobs` hold on the site."""
     used: dict[str, frozenset[int]] = {}
     owners: dict[str, tuple[str, ...]] = {}
+    names: dict[str, str] = {}
     for state in jobs:
         if not state.phase.over and state.attempt is not None:
+            names[state.job] = state.name
             for node, gpus in held(decode(dict(state.attempt.placement)), site).items():
                 used[node] = used.get(node, frozenset()) | gpus
                 owners[node] = (*owners.get(node, ()), state.job)
-    return Occupancy(used, owners)
+    return Occupancy(used, owners, names)
 
 
 def held(placement: Placement, site: Site) -> dict[str, frozenset[int]]:

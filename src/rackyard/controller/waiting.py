@@ -30,6 +30,10 @@ class Turns:
     reservations: tuple[Reservation, ...] = ()
     """For the next round, on the same site."""
 
+    def reserved(self, job: str) -> bool:
+        """Whether seats are kept for the job, to be had when those on them have ended."""
+        return any(each.gang == job for each in self.reservations)
+
 
 def waits(state: JobState) -> bool:
     """Whether the job stands in the queue."""

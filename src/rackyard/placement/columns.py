@@ -215,7 +215,7 @@ def _parts(node: Node, group: NodeClass) -> _Parts:
             sound |= bit if gpu.nvlinks else 0
         if not group.rails or group.rail_of(gpu.index) in rails:
             aligned |= bit
-        wear += gpu.nvlinks < group.nvlinks
+        wear += gpu.nvlinks < group.nvlinks or gpu.health is not Health.HEALTHY
     rates = [nic.gbps for nic in node.nics if nic.health is Health.HEALTHY]
     wear += sum(nic.health is not Health.HEALTHY or nic.gbps < group.nic_gbps for nic in node.nics)
     return _Parts(

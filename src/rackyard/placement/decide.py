@@ -77,7 +77,7 @@ def by_preference(
     looked: Census, usable: NDArray[np.bool_], pools: Ints, request: Request
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The usable nodes of some pools, and which of these pools each is in: pool by pool, pinned ones first, then those
-    in use already by others, then those with nothing worn; in site order.
+    with least worn, then those in use already by others; in site order.
     """
     first, end = looked.starts[pools], np.append(looked.starts, len(usable))[pools + 1]
     of = np.repeat(np.arange(len(pools)), end - first)
@@ -88,7 +88,7 @@ def by_preference(
     if wear.any() or partial or request.pin:
         free = np.bitwise_count(looked.free[nodes]) if partial else np.zeros(len(nodes), np.uint8)
         pinned = np.isin(nodes + looked.first_node, looked.columns.positions(request.pin))
-        order = np.lexsort((nodes, wear, free, ~pinned, of))
+        order = np.lexsort((nodes, free, wear, ~pinned, of))
         nodes, of = nodes[order], of[order]
     return nodes, of
 

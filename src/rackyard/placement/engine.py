@@ -49,7 +49,8 @@ def keep_apart(request: Request, site: Site, occupancy: Occupancy) -> Request:
     racks = {
         site.node(node).rack
         for node, jobs in occupancy.owners.items()
-        if site.has_node(node) and not request.apart.isdisjoint(jobs)
+        if site.has_node(node)
+        and not request.apart.isdisjoint((*jobs, *(occupancy.names.get(job, job) for job in jobs)))
     }
     return replace(request, apart=frozenset(), exclude_racks=request.exclude_racks | racks)
 

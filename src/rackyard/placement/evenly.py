@@ -140,9 +140,11 @@ def _of_racks(tier: Tier, racks: _Racks, low: int, more: int) -> Tier:
     return Tier(group, max(1, run), tier.given)
 
 
-def _water(racks: _Racks, units: int) -> dict[int, int]:
-    """As level as the racks' room allows, over what pinned nodes take."""
+def _water(racks: _Racks, units: int) -> dict[int, int] | None:
+    """As level as the racks' room allows, over what pinned nodes take. None where that is more than the gang."""
     least = np.array([rack.pinned for rack in racks.racks.values()], np.int64)
+    if int(least.sum()) > units:
+        return None
 
     def filled(level: int) -> NDArray[np.int64]:
         shares: NDArray[np.int64] = np.minimum(racks.held, np.maximum(least, level))

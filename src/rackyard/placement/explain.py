@@ -13,8 +13,12 @@ def explain(answer: Placement | Rejection) -> tuple[str, ...]:
 
 def _placement(placement: Placement) -> tuple[str, ...]:
     nodes = placement.nodes()
-    counts = (len(placement.seats), "rank"), (len(nodes), "node"), (len(placement.segments), "segment")
+    pieces = len(placement.segments)
+    splits = next((int(term.value) for term in placement.cost if term.name == "split-segments"), 0)
+    counts = (len(placement.seats), "rank"), (len(nodes), "node"), (pieces - splits, "segment")
     lines = ["placed: {} on {} in {}".format(*(_many(count, what) for count, what in counts))]
+    if splits:
+        lines[0] += f", cut into {pieces} pieces"
     ranks: dict[str, list[int]] = {}
     for seat in placement.seats:
         ranks.setdefault(seat.node, []).append(seat.rank)

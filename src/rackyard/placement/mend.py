@@ -58,7 +58,7 @@ class Mending:
 
     def _same_domain(self, segment: Segment) -> Choice:
         lost = self._lost(segment)
-        free = len(self.free[self.pool_of(self.node(segment.nodes[0]))])
+        free = self._room(self.pool_of(self.node(segment.nodes[0])))
         ranks = lost * self.looked.shape.per_node if free >= lost else 0
         told = f"{_ranks(ranks)} move" if ranks else f"{lost} lost, {free} free in its domain"
         return Choice(segment.index, "same-domain", False, ranks, told)
@@ -75,7 +75,7 @@ class Mending:
         return Choice(segment.index, "other-domain", False, ranks, told)
 
     def _split(self, segment: Segment) -> Choice:
-        lost, free = self._lost(segment), sum(len(self.free[pool]) for pool in self._open_to(segment))
+        lost, free = self._lost(segment), self._room_in(self._open_to(segment))
         allowed = self.request.segment_gpus is None or not self.request.segment_required
         ranks = lost * self.looked.shape.per_node if allowed and free >= lost else 0
         told = f"{_ranks(ranks)} move, out of the segment's domain"
@@ -87,14 +87,27 @@ class Mending:
 
     def _fitting(self, segment: Segment, count: int) -> list[int]:
         loose = self.looked.pools(self.looked.columns.loose)
-        share = self.looked.shape.nodes // self.request.copies
         return [
-            pool
-            for pool in self._open_to(segment)
-            if len(self.free[pool]) >= count
-            and (count == 1 or not loose[pool])
-            and (self.request.copies == 1 or self.used[pool] + count <= share)
+            pool for pool in self._open_to(segment) if self._room(pool) >= count and (count == 1 or not loose[pool])
         ]
+
+    def _room(self, pool: int) -> int:
+        """Free nodes of a pool that the gang may take: copies of a checkpoint stay in different racks."""
+        if self.request.copies == 1:
+            return len(self.free[pool])
+        rack = self.looked.pools(self.looked.columns.rack)
+        here = sum(used for other, used in enumerate(self.used) if rack[other] == rack[pool])
+        return max(0, min(len(self.free[pool]), self.looked.shape.nodes // self.request.copies - here))
+
+    def _room_in(self, pools: Sequence[int]) -> int:
+        """The same of several pools; of one rack, only what the largest of them has."""
+        if self.request.copies == 1:
+            return sum(len(self.free[pool]) for pool in pools)
+        rack = self.looked.pools(self.looked.columns.rack)
+        by_rack: dict[int, int] = {}
+        for pool in pools:
+            by_rack[int(rack[pool])] = max(by_rack.get(int(rack[pool]), 0), self._room(pool))
+        return sum(by_rack.values())
 
     def _open_to(self, segment: Segment) -> list[int]:
         """The pools in the same leaf group, block or part, where the gang's groups must stay inside one."""
@@ -106,7 +119,7 @@ class Mending:
         """The segment with its lost nodes replaced from its own pool; None when that has too few."""
         lost = sum(name in self.gone for name in segment.nodes)
         home = self.pool_of(self.node(segment.nodes[0]))
-        if len(self.free[home]) < lost:
+        if self._room(home) < lost:
             return None
         return self._patched(segment, self._take(home, lost))
 
@@ -129,14 +142,14 @@ class Mending:
         if self.request.segment_gpus is not None and self.request.segment_required:
             return None
         missing, pools = self._lost(segment), self._open_to(segment)
-        if sum(len(self.free[pool]) for pool in pools) < missing:
+        if self._room_in(pools) < missing:
             return None
         chosen: list[int] = []
         while missing:
-            enough = [pool for pool in pools if len(self.free[pool]) >= missing]
-            largest = max(pools, key=lambda pool: (len(self.free[pool]), -pool))
+            enough = [pool for pool in pools if self._room(pool) >= missing]
+            largest = max(pools, key=lambda pool: (self._room(pool), -pool))
             pool = min(enough, key=self._preference) if enough else largest
-            part = self._take(pool, min(missing, len(self.free[pool])))
+            part = self._take(pool, min(missing, self._room(pool)))
             chosen += part
             missing -= len(part)
         return self._patched(segment, chosen)

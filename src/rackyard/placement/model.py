@@ -25,6 +25,11 @@ class Group:
     within: Scope
     required: bool = False
 
+    def __post_init__(self) -> None:
+        """ValueError for a size or a scope that means nothing."""
+        if self.gpus < 1 or self.within not in SCOPES:
+            raise ValueError(f"a group of {self.gpus} GPUs within a {self.within!r}: expected 1 or more, {SCOPES}")
+
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
@@ -43,6 +48,13 @@ class Parallel:
     tp_weight: int = 64
     """TP talks in every layer and EP in every second one: both belong inside one domain. The two are our choice."""
     ep_weight: int = 16
+
+    def __post_init__(self) -> None:
+        """ValueError for sizes below 1 and weights below 0."""
+        if min(self.tp, self.pp, self.cp, self.ep) < 1:
+            raise ValueError(f"tp, pp, cp, ep are {self.tp}, {self.pp}, {self.cp}, {self.ep}: expected 1 or more")
+        if min(self.dp_weight, self.pp_weight, self.tp_weight, self.ep_weight) < 0:
+            raise ValueError("a weight is below 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +124,15 @@ class Occupancy:
     used: Mapping[str, frozenset[int]] = field(default_factory=dict)
     owners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Node name to the jobs on it."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What a job is called, where that is not how `owners` has it: many jobs may have one name."""
 
     def __post_init__(self) -> None:
         """Take read-only copies, without empty entries."""
         used = {node: frozenset(gpus) for node, gpus in self.used.items() if gpus}
         object.__setattr__(self, "used", MappingProxyType(used))
         object.__setattr__(self, "owners", MappingProxyType(dict(self.owners)))
+        object.__setattr__(self, "names", MappingProxyType(dict(self.names)))
 
     def busy(self, name: str) -> frozenset[int]:
         """The GPU indices in use on the node called `name`."""
@@ -136,21 +151,22 @@ class Occupancy:
             used.setdefault(seat.node, set()).add(seat.gpu)
         for node in placement.nodes():
             owners[node] = tuple(dict.fromkeys((*owners.get(node, ()), job)))
-        return Occupancy({node: frozenset(gpus) for node, gpus in used.items()}, owners)
+        return Occupancy({node: frozenset(gpus) for node, gpus in used.items()}, owners, self.names)
 
     def joined(self, other: "Occupancy") -> "Occupancy":
         """What is in use here or there."""
         nodes = (*self.used, *(node for node in other.used if node not in self.used))
         used = {node: self.busy(node) | other.busy(node) for node in nodes}
         owners = {node: (*self.owners.get(node, ()), *other.owners.get(node, ())) for node in nodes}
-        return Occupancy(used, owners)
+        return Occupancy(used, owners, {**other.names, **self.names})
 
     def without(self, placement: "Placement") -> "Occupancy":
         """This occupancy less the seats of a placement."""
         gone: dict[str, set[int]] = {}
         for seat in placement.seats:
             gone.setdefault(seat.node, set()).add(seat.gpu)
-        return Occupancy({node: gpus - gone.get(node, set()) for node, gpus in self.used.items()}, self.owners)
+        used = {node: gpus - gone.get(node, set()) for node, gpus in self.used.items()}
+        return Occupancy(used, self.owners, self.names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,15 @@ again(case, site) == answer_of(case)                                          # 
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from rackyard.errors import UsageError
 from rackyard.fabric import Site
 from rackyard.placement.codec import decode, encode
 from rackyard.placement.engine import place
-from rackyard.placement.model import Group, Occupancy, Parallel, Placement, RackVerdict, Rejection, Request
+from rackyard.placement.model import Occupancy, Placement, RackVerdict, Rejection, Request
 
 FORM = 1
 """Of the data; a change that older readers can't take raises it."""
@@ -26,6 +28,7 @@ def record(request: Request, site: Site, occupancy: Occupancy, answer: Placement
         "request": request_data(request),
         "used": {name: sorted(gpus) for name, gpus in sorted(occupancy.used.items())},
         "owners": {name: list(jobs) for name, jobs in sorted(occupancy.owners.items())},
+        "names": dict(sorted(occupancy.names.items())),
         "answer": {"placement": encode(answer)} if isinstance(answer, Placement) else {"rejection": asdict(answer)},
     }
 
@@ -51,7 +54,7 @@ def answer_of(case: Mapping[str, Any]) -> Placement | Rejection:
         told = answer["rejection"]
         racks = tuple(RackVerdict(**verdict) for verdict in told["racks"])
         return Rejection(told["constraint"], told["summary"], racks, told["fix"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _unreadable(error) from None
 
 
@@ -62,25 +65,31 @@ def request_data(request: Request) -> dict[str, Any]:
 
 
 def request_from(data: Mapping[str, Any]) -> Request:
-    """What `request_data` made. KeyError, TypeError or ValueError for anything else."""
-    values = dict(data)
-    for field in fields(Request):
-        if isinstance(field.default, frozenset) and field.name in values:
-            values[field.name] = frozenset(values[field.name])
-    values["groups"] = tuple(Group(**group) for group in values.get("groups", ()))
-    if values.get("parallel") is not None:
-        values["parallel"] = Parallel(**values["parallel"])
-    return Request(**values)
+    """What `request_data` made. ValueError for anything else (msgspec.ValidationError is one)."""
+    unknown = sorted(set(data) - {field.name for field in fields(Request)})
+    if unknown:
+        raise ValueError(f"a request has no {unknown[0]!r}")
+    return msgspec.convert(data, Request)
+
+
+class _Case(msgspec.Struct, frozen=True):
+    """What a case was decided on."""
+
+    form: int = msgspec.field(name="rackyard-placement")
+    request: dict[str, Any]
+    site: dict[str, str]
+    used: dict[str, frozenset[Annotated[int, msgspec.Meta(ge=0, le=31)]]]
+    owners: dict[str, tuple[str, ...]]
+    names: dict[str, str] = {}
 
 
 def _read(case: Mapping[str, Any]) -> tuple[Request, Occupancy, str]:
     try:
-        if case["rackyard-placement"] != FORM:
-            raise ValueError(f"form {case['rackyard-placement']!r}, this version reads {FORM}")
-        used = {str(name): frozenset(int(gpu) for gpu in gpus) for name, gpus in case["used"].items()}
-        owners = {str(name): tuple(jobs) for name, jobs in case["owners"].items()}
-        return request_from(case["request"]), Occupancy(used, owners), str(case["site"]["digest"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        read = msgspec.convert(case, _Case)
+        if read.form != FORM:
+            raise ValueError(f"form {read.form}, this version reads {FORM}")
+        return request_from(read.request), Occupancy(read.used, read.owners, read.names), read.site["digest"]
+    except (KeyError, ValueError) as error:
         raise _unreadable(error) from None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from rackyard.fabric import DomainKey, Site
 from rackyard.placement.census import pick
 from rackyard.placement.cost import cost_of, explained, wish_of
-from rackyard.placement.engine import indices, seats_on
+from rackyard.placement.engine import indices, keep_apart, seats_on
 from rackyard.placement.mend import Mending, open_mending
 from rackyard.placement.model import (
     Choice,
@@ -42,6 +42,7 @@ def reseat(
     and every rank keeps its number. Two wishes give way, for a running job is worth more: spares are there to be used,
     and `spread` is kept as far as it goes. `occupancy` may or may not contain the placement's own seats.
     """
+    request = keep_apart(request, site, occupancy)
     dead = domains_down(site, lost_racks)
     gone = lost | {node.name for node in site.nodes if node.domain in dead}
     if gone.isdisjoint(placement.nodes()):
@@ -191,6 +192,7 @@ def _stranded(segment: Segment, yard: Mending, request: Request, down: frozenset
         + ("" if dark else " ...)" if len(lost) > 4 else ")")
         + "; its domain has too few healthy free nodes and no other domain has "
         + ("one" if whole == 1 else f"{whole}")
+        + (" in a rack without the copies of its checkpoint" if request.copies > 1 else "")
     )
     back = f"{len(lost)} node{'s' if len(lost) > 1 else ''} of {segment.rack} (`rackyard nodes return NAME`)"
     if dark:

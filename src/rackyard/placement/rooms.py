@@ -20,6 +20,8 @@ _PIECE, _LEFT, _SIXTEEN, _WHOLE, _TIGHT = 13, 23, 38, 48, 50
 that, a carry makes a term count towards the one before. Filling up a node in use comes before all, and concerns one
 pool only, so that it may stand where many whole domains would.
 """
+_WORN = 64
+"""More free GPUs than any node has: a degraded node is filled up after all others."""
 _POOLS = 7
 """Bits for pools that are new to a gang, in prices of remainders: some dozens at most."""
 
@@ -135,5 +137,6 @@ def _shared(free: Ints, rack: Ints, share: int, last: tuple[Flags, Flags]) -> In
 def _tight(looked: Census, usable: Flags) -> Ints:
     if looked.shape.nodes > 1 or looked.shape.per_node == looked.group.size:
         return np.zeros(len(looked.starts), np.int32)
-    counts = np.where(usable, np.bitwise_count(looked.free), 127).astype(np.int32)
+    wear = looked.columns.wear[looked.first_node : looked.first_node + len(usable)]
+    counts = np.where(usable, np.bitwise_count(looked.free) + np.where(wear > 0, _WORN, 0), 127).astype(np.int32)
     return np.minimum.reduceat(counts, looked.starts)

@@ -5,7 +5,7 @@ NVLink, then whole segments where these are only preferred. Within each, a few a
 is reported decides between them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
@@ -173,6 +173,7 @@ def _best(task: _Task) -> Solution | None:
 
 def _weigh(where: Ints, task: _Task, found: list[Solution]) -> None:
     """Add the arrangement with its cost, unless it breaks something or is there already."""
+    assert len(where) == task.looked.shape.nodes
     if any(splits(column[where], nodes) for nodes, column in task.kept) or not _holds_pins(where, task):
         return
     if not any((where == solution.where).all() for solution in found):
@@ -210,6 +211,7 @@ def _orders(task: _Task) -> Iterator[Pieces]:
     lengths = {task.looked.shape.unit, *([] if plan is None else [run.length for run in plan.runs])}
     if plan is not None and plan.pipeline_weight and plan.stage % plan.chunk(task.unit) == 0:
         lengths.add(plan.stages * plan.chunk(task.unit))
+    lengths |= _equal_parts(lengths, int(task.rooms.free.max(initial=0)))
     grains = {task.unit, *lengths}
     blocks = task.rooms.tier["block"]
     within = {()}  # blocks; none: all
@@ -224,6 +226,12 @@ def _orders(task: _Task) -> Iterator[Pieces]:
             pieces = _mixed(task, length, np.isin(blocks, some) if some else np.ones(len(blocks), np.bool_))
             if pieces is not None:
                 yield pieces
+
+
+def _equal_parts(lengths: Iterable[int], largest: int) -> set[int]:
+    """What each domain gives where a group that is larger than any of them is cut as seldom and as evenly as can be."""
+    parts = ((length, -(-length // largest)) for length in lengths if length > largest > 0)
+    return {length // count for length, count in parts if length % count == 0}
 
 
 def _takings(task: _Task, lengths: set[int]) -> Iterator[Taken]:

@@ -70,3 +70,18 @@ def test_jobs_behind_it_never_make_a_reserved_gang_later(
     assume(reserved_at_once)
     head = min(reserved_at_once)
     assert together.started[head] <= alone.started[head]
+
+
+def test_a_reservation_comes_nearer_when_seats_are_free_sooner_than_was_thought(world: World) -> None:
+    """One gang without an estimate is taken to run a day; when it ends early, nobody starts in the gap that is left."""
+    here = world(Policy())
+    here.submit(Gang("known", Request(24), estimate=7200.0), 7200.0)
+    here.submit(Gang("unknown", Request(8)), 60.0)
+    here.plan()
+    here.submit(Gang("whole", Request(32), priority=5, estimate=600.0), 600.0)
+    for number in range(3):
+        here.submit(Gang(f"small{number}", Request(4), estimate=36_000.0), 36_000.0)
+    here.plan()
+    assert here.said["whole"] == 86_400.0
+    here.run_until(7200.0)
+    assert here.started["whole"] == 7200.0

@@ -124,6 +124,12 @@ def test_what_fits_on_no_site_of_that_size_is_reported_and_holds_nobody_up() -> 
     assert replay.never == ("big",) and told(replay)["b"].ended == 51
 
 
+def test_a_gang_that_never_gets_to_a_checkpoint_is_given_up() -> None:
+    endless = (Failure(10.0 * at, 0, 1.0) for at in range(1, 10**9))
+    replay = simulate([job("a", 0, 1, 1000), job("b", 5, 1, 50)], columns_of(1), FIRST, EXACT, endless)
+    assert replay.stuck == ("a", "b") and told(replay)["a"].faults == 1000
+
+
 def test_a_failure_of_a_failed_node_is_none() -> None:
     replay = simulate([job("a", 0, 1, 100)], columns_of(2), FIRST, EXACT, [Failure(5, 1, 50), Failure(6, 1, 50)])
     assert replay.failures == 1

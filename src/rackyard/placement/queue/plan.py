@@ -181,11 +181,22 @@ class _Round:
         if (self.space.spent and not elder) or self.never.known(form, gang.gpus, 0) or not self.reasons.ever(gang):
             return good
         new = earliest(gang, self.space, self._blocking(good is not None, float("inf")))
-        if new is None:
-            if good is None:
-                self.never.add(form, gang.gpus, 0)
-            return good
-        return good if good is not None and good.start <= new.start else replace(new, firm=elder)
+        if new is None and good is None:
+            self.never.add(form, gang.gpus, 0)
+        if good is not None and (new is None or good.start <= new.start):
+            new = self._between(gang, good.start)
+        return good if new is None else replace(new, firm=elder)
+
+    def _between(self, gang: Gang, start: float) -> Reservation | None:
+        """Seats sooner than `start` that are given back before others need them: seats of old reservations, which were
+        in the way altogether.
+        """
+        rest = self.kept.rest()
+        new = earliest(gang, self.space, self.space.bookings) if rest else None
+        if new is None or new.start >= start:
+            return None
+        booking = self.space.booking(new, end_of(gang, new.start))
+        return None if any(booking.crosses(other) for other in rest) else new
 
     def _blocking(self, holder: bool, end: float) -> list[Booking]:
         """Bookings in the way of a gang that ends then; for one with a reservation, other old ones as well."""

@@ -116,9 +116,13 @@ class Space:
             level.busy |= held
         self._free = [self.count_free(level) for level in self._levels]
 
+    def booking(self, reservation: Reservation, end: float) -> Booking:
+        """The booking of a reservation whose gang would end at `end`."""
+        return Booking(reservation, end, spread_out(reservation.decision, self.columns))
+
     def book(self, reservation: Reservation, end: float) -> None:
         """Keep seats for a gang that would end at `end`."""
-        booking = Booking(reservation, end, spread_out(reservation.decision, self.columns))
+        booking = self.booking(reservation, end)
         at = bisect_left(self.bookings, booking.start, key=lambda other: other.start)
         self.bookings.insert(at, booking)
         self._failures.insert(at)

@@ -36,7 +36,9 @@ class Replay:
     never: tuple[str, ...]
     """Jobs that the policy can't seat even on the empty site."""
     stuck: tuple[str, ...]
-    """Jobs that were still waiting when nothing more could happen, for nodes that did not come back."""
+    """Jobs that were still waiting when nothing more could happen, for nodes that did not come back, or were given up
+    after a thousand faults.
+    """
     timeline: Timeline
     decisions: NDArray[np.float64]
     """CPU seconds of every call of the policy, those that found nothing and those for reservations included."""

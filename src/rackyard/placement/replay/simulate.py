@@ -24,6 +24,8 @@ from rackyard.placement.yard import Decision, Yard
 
 _END, _REPAIR, _FAIL, _ARRIVE = range(4)
 """Kinds of event, in the order in which those of one moment happen."""
+MOST_FAULTS = 1000
+"""Faults after which a gang is given up: with checkpoints further apart than faults it would never end."""
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +80,7 @@ class _Replay:
         self.away: dict[int, float] = {}
         """Failed nodes and when they are back."""
         self.events: list[tuple[float, int, int, object]] = []
-        self.pushed = self.busy = self.ended = self.failed = 0
+        self.pushed = self.busy = self.ended = self.given_up = self.failed = 0
         submits = [job.submit for job in jobs]
         self.timeline = Timeline(submits[0], submits[-1]) if submits else Timeline(0.0, 0.0)
 
@@ -93,7 +95,7 @@ class _Replay:
                 self.push(self.jobs[job].submit, _ARRIVE, job)
                 left += 1
         self.next_failure(failures)
-        while self.events and self.ended < left:
+        while self.events and self.ended + self.given_up < left:
             now = self.events[0][0]
             self.timeline.pass_time(now, self.yard, self.scales, self.busy)
             alive = False
@@ -187,6 +189,10 @@ class _Replay:
         run, lost = self.interrupt(now, job)
         account.lost += lost
         account.faults += 1
+        if account.faults >= MOST_FAULTS:
+            self.given_up += 1
+            self.yard.give(run.seats)
+            return
         seats = None
         if self.policy.replace is not None:
             seats = self.policy.replace(self.requests[job], run.seats, np.array([node], np.int32), self.yard)
