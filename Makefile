@@ -7,7 +7,7 @@ BENCHES := $(filter-out %_train.py %_forms.py %_graphs.py %_trays.py,$(wildcard 
 PYTEST := $(VENV)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test slow fuzz check format bench weights docs clean
+.PHONY: help env demo test testbed slow fuzz check format bench weights docs clean
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -20,6 +20,9 @@ demo: env ## one job through a tray fault and a rack fault, on two simulated rac
 
 test: env ## the quick test suite, with the corpus tests where the corpus is there
 	$(PYTEST) -m "not slow"
+
+testbed: env ## build etcd, Kubernetes, KWOK, Volcano and Kueue with Go (minutes, the first time)
+	$(VENV)/python -m testbed build
 
 slow: env ## the tests that take long
 	$(PYTEST) -m slow

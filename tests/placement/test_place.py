@@ -189,7 +189,7 @@ def test_gpus_that_do_not_divide() -> None:
     assert (answer.constraint, answer.fix) == ("node-size", "gpus: 4 or 8")
     assert len(placed(Request(3)).nodes()) == 1
     assert rejected(Request(20, segment_gpus=8)).constraint == "segment-size"
-    assert rejected(Request(12, segment_gpus=6)).fix == "segment: {gpus: 4 or 8}"
+    assert rejected(Request(12, segment_gpus=6)).fix == "segment: {gpus: 4 or 12}"
     assert rejected(Request(8, gpus_per_node=5)).constraint == "node-size"
 
 

@@ -18,7 +18,7 @@ from rackyard.placement import (
     place,
     reseat,
 )
-from rackyard.placement.remedy import fits
+from rackyard.placement.tries import fits
 from rackyard.placement.yard import Yard
 
 BASES = [simulate(2, 18), simulate(3, 5), simulate(2, 4, 5), simulate(1, 16), simulate(0, hgx=6)]
@@ -117,7 +117,7 @@ def test_a_placement_breaks_no_constraint(world: tuple[Site, Occupancy], request
     else:
         assert answer.constraint and answer.summary and answer.fix
         assert {verdict.chosen for verdict in answer.racks} <= {False}
-        assert not fits(request, Yard.open(site, occupancy)) or answer.constraint in ("rail", "gpu-kind")
+        assert not fits(request, Yard.open(site, occupancy)) or answer.constraint in ("rail", "gpu-kind", "exclude")
 
 
 @settings(max_examples=50, deadline=None)

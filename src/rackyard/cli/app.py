@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "topo": ("rackyard.cli.topo", "Discover, check, label and export what the racks really are."),
     "nccl": ("rackyard.cli.nccl", "NCCL topology files: check, generate, predict."),
     "fault": ("rackyard.cli.fault", "Inject faults into a simulated site."),
+    "kube": ("rackyard.cli.kube", "Gangs on a Kubernetes cluster."),
     "sched": ("rackyard.cli.sched", "Replay traces under several schedulers' rules; time decisions."),
     "nodes": ("rackyard.cli.nodes", "Show nodes and their use."),
     "racks": ("rackyard.cli.racks", "Show racks and their NVLink domains."),

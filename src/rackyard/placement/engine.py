@@ -11,9 +11,10 @@ from rackyard.placement.columns import Columns
 from rackyard.placement.cost import explained
 from rackyard.placement.decide import Found, found, looks, misfits
 from rackyard.placement.model import Occupancy, Placement, Rejection, Request, Seat, Segment
-from rackyard.placement.reject import mismatch, reject
+from rackyard.placement.reject import reject
 from rackyard.placement.shape import NodeClass
 from rackyard.placement.solve import solve
+from rackyard.placement.unknown import mismatch
 from rackyard.placement.verdicts import verdicts
 from rackyard.placement.yard import Decision, Yard
 

@@ -1,157 +1,190 @@
 """The smallest change that would fit. Every change proposed is tried first; what can't be tried says so."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
+from math import lcm
 
-import numpy as np
-
-from rackyard.placement.census import BIT, Census
-from rackyard.placement.decide import looks
-from rackyard.placement.model import Occupancy, Request
-from rackyard.placement.solve import solve
-from rackyard.placement.verdicts import Pools
+from rackyard.placement.census import Census
+from rackyard.placement.change import Advice, Change, advice, later, tried, wording
+from rackyard.placement.model import Request
+from rackyard.placement.rules import MOST_GPUS
+from rackyard.placement.sizes import divisors, largest, most
+from rackyard.placement.tries import TRIES
 from rackyard.placement.yard import Yard
 
-NAMED = 4
-"""How many nodes a sentence lists before it counts the rest."""
+_LESS: tuple[dict[str, object], ...] = (
+    {"groups": ()},
+    {"spread": "pack", "copies": 1},
+    {"exclusive": False},
+    {"spares": 0},
+    {"pin": frozenset()},
+    {"gpu_memory": 0.0, "nic_gbps": 0, "domain_gpus": 0},
+    {"segment_gpus": None},
+)
+"""What a gang may give up, as values of a request."""
 
 
-def fits(request: Request, yard: Yard) -> bool:
-    """Whether the request would be placed now."""
-    return any(solve(looked, request) is not None for looked in looks(request, yard))
+def smaller_gang(request: Request, yard: Yard) -> Advice:
+    """The largest gang of that form that fits now; where there is none, of a form that asks for less."""
+    found, complete = largest(request, yard)
+    if found is not None:
+        change = Change(found, wording(request, found), True)
+        return Advice(f"{change.text} is the most that fits now" if complete else change.sentence(), (change,))
+    looser = (tried(request, loose, yard) or _largest_of(request, loose, yard) for loose in _looser(request))
+    others = [change for change in (_in_smaller_groups(request, yard), _first(looser)) if change is not None]
+    if not others:
+        return Advice("nothing of this form fits now")
+    best = max(others, key=_gpus)
+    return Advice(best.sentence(), (best,))
 
 
-def without(request: Request, what: str, yard: Yard) -> str:
-    """The advice to write `what`, which makes it `request`."""
-    return f"{what} fits now" if fits(request, yard) else f"{what}; and that only when more is free"
+def meanwhile(request: Request, yard: Yard) -> tuple[Change, ...]:
+    """What fits now while the gang itself has to wait: a smaller one of the same form."""
+    found, _ = largest(request, yard)
+    return () if found is None else (Change(found, wording(request, found), True),)
 
 
-def smaller_gang(request: Request, yard: Yard) -> str:
-    """The largest gang of that form that fits now."""
-    gpus = _largest_gang(request, yard)
-    return f"`gpus: {gpus}` is the most that fits now" if gpus else "nothing of this form fits now"
+def without(request: Request, less: Request, yard: Yard) -> Advice:
+    """The advice to ask for less."""
+    return advice([later(request, less, yard)], lambda: smaller_gang(request, yard))
 
 
-def fewer_spares(request: Request, yard: Yard) -> str:
+def fewer_spares(request: Request, yard: Yard) -> Advice:
     """The most spares with which the gang fits."""
-    for spares in range(request.spares - 1, -1, -1):
-        if fits(replace(request, spares=spares), yard):
-            return f"`spares: {spares}` fits now"
-    return smaller_gang(request, yard)
+    most = min(request.spares - 1, len(yard.columns.names))
+    low = [spares for spares in (most - TRIES * 2, 0) if spares >= 0]
+    counts = dict.fromkeys((*range(most, max(-1, most - TRIES * 2), -1), *low))
+    fewer = (tried(request, replace(request, spares=spares), yard) for spares in counts)
+    return advice([_first(fewer)], lambda: smaller_gang(request, yard))
 
 
-def other_spread(request: Request, yard: Yard) -> str:
+def other_spread(request: Request, yard: Yard) -> Advice:
     """The nearest number of racks over which the gang spreads, else packing."""
     racks = len(yard.columns.site.racks)
     goal = request.spread if isinstance(request.spread, int) else racks
-    for count in sorted(range(1, racks + 1), key=lambda count: (abs(count - goal), count)):
-        if fits(replace(request, spread=count), yard):
-            return f"`spread: {{racks: {count}}}` fits now"
-    if fits(replace(request, spread="pack"), yard):
-        return "`spread: pack` fits now"
-    return smaller_gang(request, yard)
+    counts = sorted(range(1, racks + 1), key=lambda count: (abs(count - goal), count))
+    others = [*counts[: TRIES * 2], "pack"]
+    found = _first(tried(request, replace(request, spread=other), yard) for other in others)  # type: ignore[arg-type]
+    return advice([found], lambda: smaller_gang(request, yard))
 
 
-def smaller_segment(request: Request, yard: Yard, looked: Census, largest: int) -> str:
-    """The largest segment that fits with as many segments, and whether a split would do."""
-    shape = looked.shape
-    advice = []
-    for nodes in range(min(shape.unit - 1, largest), 0, -1):
-        gpus = nodes * shape.per_node
-        smaller = replace(request, segment_gpus=gpus, gpus=gpus * shape.units)
-        if fits(smaller, yard):
-            advice.append(f"`segment: {{gpus: {gpus}}}` with `gpus: {smaller.gpus}` fits now")
-            break
-    if request.segment_required and fits(replace(request, segment_required=False), yard):
-        advice.append("`required: false` lets a segment span domains and fits now")
-    return ", or ".join(advice) or smaller_gang(request, yard)
-
-
-def release(looked: Census, request: Request, yard: Yard, occupancy: Occupancy, problem: str) -> str:
-    """Which nodes have to lose their `problem` so that the gang fits, and what fits meanwhile."""
-    columns = looked.columns
-    chosen = [columns.nodes[at + looked.first_node] for at in _cheapest(looked, request, problem)]
-    named = _names(node.name for node in chosen)
-    if problem == "busy":
-        jobs = sorted({job for node in chosen for job in occupancy.owners.get(node.name, ())})
-        held = f" (held by {_names(jobs)})" if jobs else ""
-        advice = f"busy, would fit when {named} {'frees' if len(chosen) == 1 else 'free'}{held}"
-    elif problem == "cordoned":
-        reasons = _names(sorted({node.cordoned or "failed" for node in chosen}))
-        advice = f"return {named} to service (cordoned: {reasons})"
-    elif problem == "nvlink":
-        advice = f"restore the NVLink of {_names(dict.fromkeys(node.rack for node in chosen))}"
-    elif problem == "kind":
-        advice = "ask for less of `gpu_memory`, `nic_gbps` or `domain_gpus`"
-    elif problem == "shared":
-        advice = "`exclusive: false`, or wait until a whole NVLink domain is free"
-    else:
-        verb = {"excluded": "stop excluding", "health": "repair or replace", "rail": "restore the NICs of"}[problem]
-        advice = f"{verb} {named}"
-    gpus = _largest_gang(request, yard)
-    return advice + (f"; `gpus: {gpus}` fits now" if gpus else "")
-
-
-def _largest_gang(request: Request, yard: Yard) -> int:
-    """GPUs of the largest gang of this form that fits now; 0 for none. Bisection: a part of what fits, fits."""
-    best = 0
-    request = replace(request, parallel=None, groups=tuple(g for g in request.groups if g.required))
-    for group in yard.columns.classes:
-        if request.gpu_kind not in (None, group.gpu):
-            continue
-        segment = request.segment_gpus
-        step = segment if segment and segment < request.gpus else min(request.gpus_per_node or group.size, group.size)
-        step = max([step, *(g.gpus for g in request.groups if g.gpus < request.gpus)])
-        low, high = 0, min((request.gpus - 1) // step, group.size * len(group.nodes) // step)
-        while low < high:
-            middle = (low + high + 1) // 2
-            smaller = replace(request, gpus=middle * step)
-            if fits(smaller, yard):
-                low = middle
-            else:
-                high = middle - 1
-        best = max(best, low * step)
-    return best
-
-
-def _cheapest(looked: Census, request: Request, problem: str) -> list[int]:
-    """The fewest nodes (greedily) that must lose the problem; all of them where counting can't tell. Positions in the
-    census.
+def fewer_copies(request: Request, yard: Yard, units: int) -> Advice:
+    """The most copies that are kept apart; for a gang with fewer pieces than copies, the size that has enough; else no
+    copies apart.
     """
-    alone = np.flatnonzero(looked.problems == BIT[problem])
-    afflicted = np.flatnonzero(looked.problems & BIT[problem]).tolist()
-    if request.spread != "pack":
-        return alone.tolist() or afflicted
-    pool_of = looked.columns.pool[alone + looked.first_node] - looked.first_pool
-    pools = Pools(looked)
-    blocked = [alone[pool_of == number].tolist() for number in range(len(looked.starts))]
-    unit = looked.shape.unit if request.segment_required else 1
-    able = [unit == 1 or not loose for loose in pools.loose.tolist()]
-    free = pools.usable.tolist()
-    missing = looked.shape.nodes // unit - sum(
-        max(0, count - request.spares) // unit for count, may in zip(free, able, strict=True) if may
+    most = min(request.copies - 1, units, len(yard.columns.site.racks))
+    copies = range(most, max(1, most - TRIES), -1)
+    fewer = _first(tried(request, replace(request, copies=count), yard) for count in copies)
+    if fewer is not None:
+        return Advice(fewer.sentence(), (fewer,))
+    larger = larger_gang(request, yard) if units < request.copies else None
+    pack = later(request, replace(request, copies=1), yard)
+    return advice([larger, pack], lambda: smaller_gang(request, yard))
+
+
+def smaller_groups(request: Request, yard: Yard) -> Advice:
+    """Groups that are only preferred, or the largest that can be whole."""
+    wished = tuple(replace(group, required=False) for group in request.groups)
+    loose = later(request, replace(request, groups=wished), yard)
+    smaller = _first(tried(request, other, yard) for other in islice(_with_smaller_groups(request), TRIES))
+    return advice([smaller, loose], lambda: smaller_gang(request, yard))
+
+
+def smaller_segment(request: Request, yard: Yard, looked: Census) -> Advice:
+    """The largest segment that the gang, as large as it is, can be cut into; as many smaller segments, where this
+    leaves more of them whole; and a split, where that would do.
+    """
+    segment = min(request.segment_gpus or request.gpus, request.gpus)
+    sizes = [size for size in reversed(divisors(request.gpus)) if size < segment]
+    same = _first(tried(request, replace(request, segment_gpus=size), yard) for size in sizes)
+    changes = [same]
+    if same is None or (same.request.segment_gpus or 0) * 2 < segment:
+        as_many = _as_many(request, yard, looked)
+        more = as_many and (same is None or (as_many.request.segment_gpus or 0) > (same.request.segment_gpus or 0))
+        changes.append(as_many if more else None)
+    told = "`required: false` lets a segment span domains and"
+    changes.append(tried(request, replace(request, segment_required=False), yard, told))
+    return advice(changes, lambda: _in_time(request, sizes, yard))
+
+
+def _in_time(request: Request, sizes: Sequence[int], yard: Yard) -> Advice:
+    """Where no segments fit now: a smaller gang that does, else segments for when more is free."""
+    smaller = smaller_gang(request, yard)
+    if smaller.changes:
+        return smaller
+    changes = (later(request, replace(request, segment_gpus=size), yard) for size in sizes)
+    return advice([_first(changes)], lambda: smaller)
+
+
+def _as_many(request: Request, yard: Yard, looked: Census) -> Change | None:
+    """As many segments, each smaller."""
+    shape = looked.shape
+    largest_domain = int(looked.columns.total[looked.first_pool : looked.first_pool + len(looked.starts)].max())
+    segments = (nodes * shape.per_node for nodes in range(min(shape.unit - 1, largest_domain), 0, -1))
+    smaller = (replace(request, segment_gpus=size, gpus=size * shape.units) for size in segments)
+    return _first(tried(request, other, yard) for other in islice(smaller, TRIES))
+
+
+def larger_gang(request: Request, yard: Yard) -> Change | None:
+    """The smallest larger gang that fits now, in whole segments and nodes."""
+    sizes: set[int] = set()
+    for group in yard.columns.classes:
+        step = lcm(request.segment_gpus or 1, request.gpus_per_node or group.size, *(g.gpus for g in request.groups))
+        first = (request.gpus // step + 1) * step
+        sizes |= set(range(first, min(first + TRIES * step, MOST_GPUS + 1), step))
+    return _first(tried(request, replace(request, gpus=gpus), yard) for gpus in sorted(sizes)[:TRIES])
+
+
+def _in_smaller_groups(request: Request, yard: Yard) -> Change | None:
+    """As many GPUs as there are, in whole groups that are smaller than asked for."""
+    held = min(request.gpus, most(request, yard)) if any(group.required for group in request.groups) else 0
+    step = request.segment_gpus or min((group.size for group in yard.columns.classes), default=1)
+    widest = len(request.groups) - 1
+    group = request.groups[widest] if held else None
+    if group is None or held < step:
+        return None
+    sizes = range((min(group.gpus, held + 1) - 1) // step * step, 0, -step)[:TRIES]
+    smaller = (
+        replace(request, gpus=held // size * size, groups=(*request.groups[:widest], replace(group, gpus=size)))
+        for size in sizes
     )
-    chosen: list[int] = []
-    while missing > 0:
-        price, number = min(
-            (
-                ((max(0, free[at] - request.spares) // unit + 1) * unit + request.spares - free[at], at)
-                for at, may in enumerate(able)
-                if may
-            ),
-            key=lambda offer: (offer[0] > len(blocked[offer[1]]), offer),
-            default=(1, -1),
-        )
-        if number < 0 or price > len(blocked[number]):
-            return alone.tolist() or afflicted
-        chosen += blocked[number][:price]
-        blocked[number] = blocked[number][price:]
-        free[number] += price
-        missing -= 1
-    return chosen or alone.tolist() or afflicted
+    return max((found for other in smaller if (found := tried(request, other, yard))), key=_gpus, default=None)
 
 
-def _names(names: Iterable[str]) -> str:
-    every = list(names)
-    shown = ", ".join(every[:NAMED])
-    return shown + (f" and {len(every) - NAMED} more" if len(every) > NAMED else "")
+def _gpus(change: Change) -> int:
+    return change.request.gpus
+
+
+def _with_smaller_groups(request: Request) -> Iterator[Request]:
+    for at, group in enumerate(request.groups):
+        if group.required:
+            for size in reversed(divisors(request.gpus)):
+                if size < group.gpus:
+                    smaller = replace(group, gpus=size)
+                    yield replace(request, groups=(*request.groups[:at], smaller, *request.groups[at + 1 :]))
+
+
+def _looser(request: Request) -> Iterator[Request]:
+    """The same gang asking for less: without one of the things it asks for, the least first; then without any."""
+    bare: dict[str, object] = {}
+    if any(group.required for group in request.groups):
+        yield replace(request, groups=tuple(replace(group, required=False) for group in request.groups))
+    if request.segment_gpus and request.segment_required:
+        yield replace(request, segment_required=False)
+    for less in _LESS:
+        changed = {key: value for key, value in less.items() if getattr(request, key) != value}
+        if changed:
+            bare |= changed
+            yield replace(request, **changed)  # type: ignore[arg-type]
+    if bare:
+        yield replace(request, **bare)  # type: ignore[arg-type]
+
+
+def _largest_of(request: Request, loose: Request, yard: Yard) -> Change | None:
+    found, _ = largest(loose, yard)
+    return None if found is None else Change(found, wording(request, found), True)
+
+
+def _first(changes: Iterable[Change | None]) -> Change | None:
+    return next((change for change in changes if change is not None), None)

@@ -54,11 +54,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Why the gang does not divide: constraint, summary and fix, as in a rejection."""
+    """Why the gang does not divide: constraint and summary, as in a rejection."""
 
     constraint: str
     summary: str
-    fix: str
 
 
 def node_classes(site: Site) -> tuple[NodeClass, ...]:
@@ -76,13 +75,13 @@ def shape_of(request: Request, group: NodeClass) -> Shape | Misfit:
     wanted = request.gpus_per_node or group.size
     if wanted > group.size:
         summary = f"gpus_per_node is {wanted}, but these are {group}"
-        return Misfit("node-size", summary, f"gpus_per_node: {group.size}")
+        return Misfit("node-size", summary)
     per_node = min(wanted, request.gpus)
     if request.gpus % per_node:
         summary = f"{request.gpus} GPUs do not divide over {group}" + (
             f" with {per_node} ranks each" if per_node < group.size else ""
         )
-        return Misfit("node-size", summary, f"gpus: {_nearest(request.gpus, per_node)}")
+        return Misfit("node-size", summary)
     odd = _odd_group(request, per_node)
     if odd is not None:
         return odd
@@ -94,12 +93,12 @@ def shape_of(request: Request, group: NodeClass) -> Shape | Misfit:
         return Shape(per_node, nodes, nodes)  # the whole gang is one segment
     if request.gpus % gpus:
         summary = f"{request.gpus} GPUs are not a whole number of segments of {gpus}"
-        return Misfit("segment-size", summary, f"gpus: {_nearest(request.gpus, gpus)}")
+        return Misfit("segment-size", summary)
     if per_node % gpus == 0:
         return Shape(per_node, nodes, 1)  # segments smaller than a node are inside one domain anyway
     if gpus % per_node:
         summary = f"a segment of {gpus} GPUs is not a whole number of nodes with {per_node} ranks each"
-        return Misfit("segment-size", summary, f"segment: {{gpus: {_nearest(gpus, per_node)}}}")
+        return Misfit("segment-size", summary)
     return Shape(per_node, nodes, gpus // per_node)
 
 
@@ -112,14 +111,9 @@ def _odd_group(request: Request, per_node: int) -> Misfit | None:
         if size % min(step, request.gpus) or request.gpus % size:
             summary = f"groups of {group.gpus} GPUs within a {group.within} do not divide {request.gpus} GPUs"
             summary += f" in whole {what} of {step}"
-            return Misfit("group-size", summary, f"a multiple of {step} that divides {request.gpus}")
+            return Misfit("group-size", summary)
         step, what = size, f"groups within a {group.within}"
     return None
-
-
-def _nearest(value: int, step: int) -> str:
-    below, above = value // step * step, -(-value // step) * step
-    return f"{below} or {above}" if below else str(above)
 
 
 def _class(kind: str, gpu: str, size: int, nodes: Sequence[Node]) -> NodeClass:

@@ -267,7 +267,7 @@ def _seat(task: _Task, length: int) -> Taken | None:
     ]
     room, units = task.room // step, task.units // step
     fixed = pinned(task.rooms, length, units)
-    if fixed is None:
+    if fixed is None or any(count > room[pool] for pool, count in fixed.items()):  # no segment spans two servers
         return None
     rest = units - sum(fixed.values())
     if rest:

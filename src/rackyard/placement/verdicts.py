@@ -1,6 +1,7 @@
 """What each rack had to offer, in one line: which constraint binds there."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from rackyard.fabric import Node
 from rackyard.placement.census import BIT, PROBLEMS, Census
 from rackyard.placement.columns import Ints
+from rackyard.placement.hardware import demand
 from rackyard.placement.model import RackVerdict, Request
 
 PHRASE = {
@@ -17,7 +19,7 @@ PHRASE = {
     "cordoned": "cordoned",
     "health": "not healthy",
     "rail": "without the rails",
-    "kind": "of another kind",
+    "kind": "short of the hardware asked for",
     "nvlink": "without NVLink",
 }
 
@@ -60,12 +62,18 @@ class Pools:
         return shape.segment or min(shape.nodes, max(1, int(self.total[pool])))
 
 
-def verdicts(looked: Census, request: Request, taken: Mapping[int, int] | None = None) -> tuple[RackVerdict, ...]:
+def verdicts(
+    looked: Census,
+    request: Request,
+    taken: Mapping[int, int] | None = None,
+    decides: tuple[str, str] | None = None,
+) -> tuple[RackVerdict, ...]:
     """A verdict on every pool, in site order, then on the racks that hold only other kinds of node.
 
-    `taken` is nodes by pool for a placement; without it, the gang was rejected.
+    `taken` is nodes by pool for a placement; without it, the gang was rejected. `decides` is why, where nothing that a
+    rack lacks is the reason: the constraint, and what is said of racks with room.
     """
-    placed = taken is not None
+    why = _Why(request, taken is not None, decides)
     pools = Pools(looked)
     of_kind: dict[int, RackVerdict] = {}  # thousands of racks, a few dozen kinds of them
     found = []
@@ -74,7 +82,7 @@ def verdicts(looked: Census, request: Request, taken: Mapping[int, int] | None =
             found.append(_chosen(pools, number, taken[number]))
             continue
         if kind not in of_kind:
-            of_kind[kind] = _passed_over(pools, number, request, placed)
+            of_kind[kind] = _passed_over(pools, number, why)
         told = of_kind[kind]
         found.append(RackVerdict(pools.names[number], False, told.binding, told.detail, told.free_nodes, told.needed))
     return (*found, *_of_other_kinds(looked))
@@ -122,28 +130,41 @@ def _chosen(pools: Pools, number: int, count: int) -> RackVerdict:
     return RackVerdict(pools.names[number], True, "chosen", detail, free, count)
 
 
-def _passed_over(pools: Pools, number: int, request: Request, placed: bool) -> RackVerdict:
-    binding, why = _binds(pools, number, request, placed)
-    detail = f"{pools.offer(number)}; {why}"
+@dataclass(frozen=True, slots=True)
+class _Why:
+    """What verdicts on racks that give nothing are made from."""
+
+    request: Request
+    placed: bool
+    decides: tuple[str, str] | None
+
+
+def _passed_over(pools: Pools, number: int, why: _Why) -> RackVerdict:
+    binding, told = _binds(pools, number, why)
+    detail = f"{pools.offer(number)}; {told}"
     return RackVerdict(pools.names[number], False, binding, detail, int(pools.usable[number]), pools.needed(number))
 
 
-def _binds(pools: Pools, number: int, request: Request, placed: bool) -> tuple[str, str]:
+def _binds(pools: Pools, number: int, why: _Why) -> tuple[str, str]:
     """Which constraint binds at a rack that gives nothing, and how."""
-    shape = pools.looked.shape
+    shape, spares = pools.looked.shape, why.request.spares
     free, needed, total = int(pools.usable[number]), pools.needed(number), int(pools.total[number])
     spanning = pools.loose[number] and needed > 1 and shape.segment is not None
     if total < needed or spanning:
         size = "one node" if pools.loose[number] else nodes(total)
         return "domain-size", f"an NVLink domain here has {size}, {needed} needed"
-    if free >= needed + request.spares:
-        if placed:
+    if why.decides is not None and free >= shape.unit:
+        return why.decides
+    if free >= needed + spares:
+        if why.placed:
             return ("nvlink", "its NVLink is not healthy") if pools.weak[number] else ("not-needed", "kept free")
         if shape.segment is None and free < shape.nodes:
             return "rack-size", f"all of them make {free} of the {nodes(shape.nodes)} needed"
         return "fits", "enough here, but not for the whole gang"
     if free >= needed:
-        return "spares", f"{request.spares} of them to be kept spare"
+        return "spares", f"{spares} of them to be kept spare"
     out = pools.out(number)
     worst = max(PROBLEMS, key=lambda problem: (out[problem], -PROBLEMS.index(problem)))
+    if worst == "kind":
+        return worst, f"{demand(why.request)} asked for"
     return worst, f"{needed} needed"

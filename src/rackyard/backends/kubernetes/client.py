@@ -7,6 +7,7 @@ own, as its typed objects hold whole nodes where we want a hundredth of one.
 import contextlib
 import os
 import random
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,9 @@ except ModuleNotFoundError as error:  # the extra was not installed
 METADATA = "application/json;as={};g=meta.k8s.io;v=v1"
 """Asks for metadata only (Kubernetes API concepts, "Receiving resources as ... PartialObjectMetadata")."""
 
+JSON = "application/json"
+
+_JSON_BODY = {"Accept": JSON, "Content-Type": JSON}
 _TRANSIENT = (429, 500, 502, 503, 504)
 _MOST_WAIT = 30.0
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -90,6 +94,25 @@ class Retry:
         return min(_MOST_WAIT, asked + backoff)
 
 
+class Stream:
+    """The body of an answer as it comes, in pieces of any size. Raises what `Client.stream` says."""
+
+    def __init__(self, answer: "httpx2.Response") -> None:
+        self._answer = answer
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._answer.iter_bytes()
+
+    def cut(self) -> None:
+        """End it from another thread: the reader finds the connection closed."""
+        carrier = self._answer.extensions.get("network_stream")
+        found = carrier.get_extra_info("socket") if carrier is not None else None
+        if isinstance(found, socket.socket):
+            with contextlib.suppress(OSError):
+                # Past the shutdown of ssl.SSLSocket, which would take the session away from under the reader.
+                socket.socket.shutdown(found, socket.SHUT_RDWR)
+
+
 @dataclass(slots=True)
 class Client:
     """A connection to one API server; use it from several threads at will, and close it after."""
@@ -113,6 +136,42 @@ class Client:
         content = msgspec.json.encode(body)
         return self._send("PATCH", path, params, {"Accept": accept, "Content-Type": kind}, content)
 
+    def post(self, path: str, params: Mapping[str, str], body: Any) -> bytes:
+        """The body that a POST answers with. Errors as above; a POST whose answer was lost is sent again, so that 409
+        may mean that the first one did its work.
+        """
+        return self._send("POST", path, params, _JSON_BODY, msgspec.json.encode(body))
+
+    def put(self, path: str, params: Mapping[str, str], body: Any) -> bytes:
+        """The body that a PUT answers with. Errors as above."""
+        return self._send("PUT", path, params, _JSON_BODY, msgspec.json.encode(body))
+
+    def delete(self, path: str, params: Mapping[str, str], body: Any = None) -> bytes:
+        """The body that a DELETE answers with; `body` is a DeleteOptions. Errors as above: 404 when it is gone."""
+        return self._send("DELETE", path, params, _JSON_BODY, None if body is None else msgspec.json.encode(body))
+
+    @contextlib.contextmanager
+    def stream(self, path: str, params: Mapping[str, str], accept: str, patience: float) -> "Iterator[Stream]":
+        """A GET whose body goes on, for watches; Unreachable after `patience` seconds of silence. Not tried again."""
+        timeout = httpx2.Timeout(30, read=patience)
+        headers = {"Accept": accept}
+        try:
+            request = self.http.build_request("GET", path, params=dict(params), headers=headers, timeout=timeout)
+            answer = self.http.send(request, stream=True)
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from None
+        except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:
+            raise self._no_credentials(error) from None
+        try:
+            if not answer.is_success:
+                answer.read()
+                raise _refusal("GET", path, self.server, _status(answer))
+            yield Stream(answer)
+        except (httpx2.TransportError, httpx2.DecodingError) as error:
+            raise self._unreachable(error) from None
+        finally:
+            answer.close()
+
     def _send(
         self, method: str, path: str, params: Mapping[str, str], headers: Mapping[str, str], content: bytes | None
     ) -> bytes:
@@ -127,15 +186,18 @@ class Client:
                 self.retry.sleep(self.retry.wait(tried, 0))
                 continue
             except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:
-                # The token file or exec plug-in of the kubeconfig is used only now, and what it gives is not checked.
-                why = f"{type(error).__name__}: {error}"
-                raise UsageError("no credentials for the cluster", where=self.server, why=why) from None
+                raise self._no_credentials(error) from None
             if answer.is_success:
                 return answer.content
             status = _status(answer)
             if answer.status_code not in _TRANSIENT or tried >= self.retry.tries:
                 raise _refusal(method, path, self.server, status)
             self.retry.sleep(self.retry.wait(tried, _retry_after(answer, status)))
+
+    def _no_credentials(self, error: Exception) -> UsageError:
+        # The token file or exec plug-in of the kubeconfig is used only now, and what it gives is not checked.
+        why = f"{type(error).__name__}: {error}"
+        return UsageError("no credentials for the cluster", where=self.server, why=why)
 
     def _unreachable(self, error: Exception) -> Unreachable:
         why = str(error) or type(error).__name__
@@ -230,9 +292,12 @@ def _retry_after(answer: "httpx2.Response", status: Status) -> float:
 
 _FIX = {
     401: "the credentials of the kubeconfig are not accepted: renew them",
-    403: "grant get, list and patch on nodes to this user (a ClusterRole)",
+    403: "grant {verb} on this to the user (a Role or ClusterRole)",
 }
+
+_VERB = {"GET": "get, list and watch", "POST": "create", "PUT": "update"}
 
 
 def _refusal(method: str, path: str, server: str, status: Status) -> ApiError:
-    return ApiError(f"{method} {path}: {status.code}", status, where=server, fix=_FIX.get(status.code))
+    fix = _FIX.get(status.code, "").format(verb=_VERB.get(method, method.lower()))
+    return ApiError(f"{method} {path}: {status.code}", status, where=server, fix=fix or None)

@@ -22,9 +22,7 @@ class Metrics:
     policy: str = _of("policy", "", "the rule that placed the gangs")
     jobs: int = _of("jobs ended", "", "jobs that ran to their end")
     never: int = _of("never placeable", "", "jobs that the policy can't seat even on the empty site")
-    stuck: int = _of(
-        "left waiting", "", "waiting for nodes that never came back, or hit a thousand times"
-    )
+    stuck: int = _of("left waiting", "", "waiting for nodes that never came back, or hit a thousand times")
     wait_mean: float | None = _of("wait, mean", "s", "from submission to the first start")
     wait_p50: float | None = _of("wait, p50", "s", "half of the jobs waited no longer")
     wait_p90: float | None = _of("wait, p90", "s", "nine of ten jobs waited no longer")

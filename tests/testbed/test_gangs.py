@@ -1,0 +1,280 @@
+"""Gangs on a real API server, with real schedulers: placed as a whole, released, and whatever goes wrong on the way."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from rackyard.backends.kubernetes.client import connect
+from rackyard.controller.kube.loop import KubeController
+from rackyard.controller.kube.objects import GANG, GATE, GPU, REQUEST, SEATS, SIZE
+from rackyard.fabric import simulate
+from testbed import Cluster, cluster
+from testbed.api import MERGE, Refused, until
+from testbed.nodes import create
+
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
+
+SITE = simulate(2, 4)
+"""Two racks of four trays."""
+PODS = "/api/v1/namespaces/default/pods"
+PLANS = "/apis/rackyard.io/v1alpha1/namespaces/default/gangplans"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def yard(needs_testbed: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    needs_testbed(("kwok", "volcano"))
+    with cluster(tmp_path_factory.mktemp("gangs") / "cluster", parts=("kwok", "volcano")) as bed:
+        create(bed, SITE)
+        crd = YAML(typ="safe").load((ROOT / "deploy" / "crd.yaml").read_text())
+        bed.api.post(CRDS, crd)
+        until("the CRD is served", lambda: established(bed))
+        yield bed
+
+
+def established(bed: Cluster) -> bool:
+    found = bed.api.get(f"{CRDS}/gangplans.rackyard.io").get("status", {}).get("conditions")
+    return any(each["type"] == "Established" and each["status"] == "True" for each in found or ())
+
+
+class Told:
+    """What a controller says, kept and waited for."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str, str]] = []
+        self.changed = threading.Condition()
+
+    def __call__(self, gang: str, word: str, line: str) -> None:
+        with self.changed:
+            self.lines.append((gang, word, line))
+            self.changed.notify_all()
+
+    def wait(self, gang: str, word: str, since: int = 0) -> str:
+        """The first line with that word about a gang."""
+
+        def found() -> list[str]:
+            return [line for who, said, line in self.lines[since:] if (who, said) == (f"default/{gang}", word)]
+
+        with self.changed:
+            assert self.changed.wait_for(found, timeout=60), (gang, word, self.lines)
+            return found()[0]
+
+
+@contextmanager
+def controller(bed: Cluster) -> Iterator[Told]:
+    told = Told()
+    with connect(str(bed.kubeconfig)) as client:
+        loop = KubeController(client, SITE, told)
+        thread = threading.Thread(target=loop.run)
+        thread.start()
+        try:
+            yield told
+        finally:
+            loop.stop()
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+def template(gang: str, size: int, scheduler: str, request: dict[str, Any]) -> dict[str, Any]:
+    annotations = {SIZE: str(size), REQUEST: json.dumps(request), "scheduling.k8s.io/group-name": gang}
+    return {
+        "metadata": {"labels": {GANG: gang}, "annotations": annotations},
+        "spec": {
+            "schedulerName": scheduler,
+            "schedulingGates": [{"name": GATE}],
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "main", "image": "none", "resources": {"limits": {GPU: "4"}}}],
+        },
+    }
+
+
+SETS = "/apis/apps/v1/namespaces/default/statefulsets"
+
+
+def submit(bed: Cluster, gang: str, size: int, scheduler: str = "default-scheduler", **request: Any) -> None:
+    """A StatefulSet of gated pods, which makes pods anew at once; for Volcano with a PodGroup of all of them."""
+    if scheduler == "volcano":
+        group = {"metadata": {"name": gang}, "spec": {"minMember": size, "queue": "default"}}
+        path = "/apis/scheduling.volcano.sh/v1beta1"
+        kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
+        bed.api.post(f"{path}/namespaces/default/podgroups", {**kind, **group})
+    spec = {
+        "replicas": size,
+        "serviceName": gang,
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": {GANG: gang}},
+        "template": template(gang, size, scheduler, request),
+    }
+    bed.api.post(SETS, {"metadata": {"name": gang}, "spec": spec})
+
+
+def withdraw(bed: Cluster, gang: str) -> None:
+    bed.api.delete(f"{SETS}/{gang}", propagationPolicy="Background")
+
+
+def pods(bed: Cluster, gang: str) -> list[dict[str, Any]]:
+    """By rank; those that are being deleted left out."""
+    found = [pod for pod in bed.api.items(PODS) if pod["metadata"].get("labels", {}).get(GANG) == gang]
+    there = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+    return sorted(there, key=lambda pod: int(pod["metadata"]["name"].rpartition("-")[2]))
+
+
+def nodes(bed: Cluster, gang: str) -> list[str]:
+    return [pod["spec"].get("nodeName", "") for pod in pods(bed, gang)]
+
+
+def plan(bed: Cluster, gang: str) -> list[str]:
+    return [member["node"] for member in bed.api.get(f"{PLANS}/{gang}")["spec"]["members"]]
+
+
+def cordon(bed: Cluster, node: str, out: bool) -> None:
+    bed.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": out}}, MERGE)
+
+
+@pytest.fixture(autouse=True)
+def tidy(yard: Cluster) -> Iterator[None]:
+    yield
+    for each in yard.api.items(SETS):
+        withdraw(yard, each["metadata"]["name"])
+    for pod in yard.api.items(PODS):
+        with suppress(Refused):  # it went with its set
+            yard.api.delete(f"{PODS}/{pod['metadata']['name']}", gracePeriodSeconds="0")
+    for found in yard.api.items(PLANS):
+        with suppress(Refused):
+            yard.api.delete(f"{PLANS}/{found['metadata']['name']}")
+    for node in SITE.nodes:
+        cordon(yard, node.name, False)
+    until("no pod is left", lambda: not yard.api.items(PODS))
+
+
+@pytest.mark.parametrize("scheduler", ["default-scheduler", "volcano"])
+def test_a_gang_is_placed_released_and_bound_in_rank_order(yard: Cluster, scheduler: str) -> None:
+    submit(yard, "g", 4, scheduler, segment_gpus=16)
+    with controller(yard) as told:
+        assert told.wait("g", "Placed").startswith("4 pods in 1 segments")
+        told.wait("g", "Bound")
+    assert nodes(yard, "g") == plan(yard, "g") == ["r01-t01", "r01-t02", "r01-t03", "r01-t04"]
+    last = pods(yard, "g")[3]["metadata"]["annotations"]
+    assert last[SEATS] == "12:0:mlx5_0,13:1:mlx5_1,14:2:mlx5_2,15:3:mlx5_3"
+
+
+def test_one_of_two_gangs_waits_with_the_reason_and_follows_when_there_is_room(yard: Cluster) -> None:
+    for node in ("r02-t01", "r02-t02", "r02-t03", "r02-t04"):
+        cordon(yard, node, True)
+    submit(yard, "a", 4, segment_gpus=16)
+    submit(yard, "b", 4, segment_gpus=16)
+    with controller(yard) as told:
+        told.wait("a", "Bound")
+        assert "4 busy" in told.wait("b", "NoSeat")
+        assert nodes(yard, "b") == [""] * 4
+        withdraw(yard, "a")
+        told.wait("b", "Bound")
+
+
+def test_a_gang_with_a_missing_member_waits_and_says_so(yard: Cluster) -> None:
+    body = template("g", 2, "default-scheduler", {})
+    body["metadata"]["name"] = "g-0"
+    yard.api.post(PODS, body)
+    with controller(yard) as told:
+        assert told.wait("g", "MembersMissing") == "1 of 2 pods are there"
+        body["metadata"]["name"] = "g-1"
+        yard.api.post(PODS, body)
+        told.wait("g", "Bound")
+
+
+def test_whoever_comes_after_a_crash_goes_on_with_the_plan(yard: Cluster) -> None:
+    """The plan is stored and one of four pods is let go, as if the controller had been killed there."""
+    submit(yard, "g", 4, segment_gpus=16)
+    yard.stop("kube-scheduler")
+    try:
+        with controller(yard) as told:
+            told.wait("g", "Released")
+        before = plan(yard, "g")
+        for pod in pods(yard, "g")[1:]:  # made again, they are gated
+            where = {"name": pod["metadata"]["name"], "namespace": "default"}
+            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": where}
+            yard.api.post(f"{PODS}/{where['name']}/eviction", eviction)
+        until("the pods are there again", lambda: len(pods(yard, "g")) == 4)
+    finally:
+        yard.resume("kube-scheduler")
+    with controller(yard) as told:
+        assert told.wait("g", "Again") == "its pods are not those of the plan"
+        told.wait("g", "Bound")
+    assert sorted(nodes(yard, "g")) == sorted(plan(yard, "g")) and len(before) == 4
+
+
+def test_a_plan_that_is_there_is_kept(yard: Cluster) -> None:
+    submit(yard, "g", 2, segment_gpus=8)
+    until("the pods are there", lambda: len(pods(yard, "g")) == 2)
+    members = [
+        {"pod": p["metadata"]["name"], "uid": p["metadata"]["uid"], "node": node, "segment": 0, "seats": seats}
+        for p, node, seats in zip(pods(yard, "g"), ("r02-t03", "r02-t01"), ("0:0:a", "1:0:a"), strict=True)
+    ]
+    spec = {"gang": "default/g", "siteDigest": SITE.digest(), "members": members}
+    yard.api.post(
+        PLANS, {"apiVersion": "rackyard.io/v1alpha1", "kind": "GangPlan", "metadata": {"name": "g"}, "spec": spec}
+    )
+    with controller(yard) as told:
+        told.wait("g", "Bound")
+        assert all(word != "Placed" for _, word, _ in told.lines)
+    assert nodes(yard, "g") == ["r02-t03", "r02-t01"]
+
+
+@pytest.mark.parametrize("how", ["cordoned", "taken"])
+def test_a_planned_node_that_is_lost_before_binding_means_another_plan(yard: Cluster, how: str) -> None:
+    submit(yard, "g", 4, segment_gpus=16)
+    yard.stop("kube-scheduler")
+    try:
+        with controller(yard) as told:
+            told.wait("g", "Released")
+            at = len(told.lines)
+            if how == "cordoned":
+                cordon(yard, "r01-t02", True)
+            else:
+                foreign = template("other", 1, "default-scheduler", {})
+                foreign["metadata"] = {"name": "foreign", "labels": {}}
+                foreign["spec"] |= {"schedulingGates": [], "nodeName": "r01-t02"}
+                yard.api.post(PODS, foreign)
+            assert "r01-t02" in told.wait("g", "Again", at)
+            yard.resume("kube-scheduler")
+            told.wait("g", "Bound", at)
+    finally:
+        if "kube-scheduler" not in yard.running():
+            yard.resume("kube-scheduler")
+    assert {name.split("-")[0] for name in nodes(yard, "g")} == {"r02"}
+
+
+def test_the_api_server_may_restart_in_between(yard: Cluster) -> None:
+    submit(yard, "g", 4, segment_gpus=16)
+    yard.stop("kube-scheduler")
+    with controller(yard) as told:
+        told.wait("g", "Placed")
+        yard.restart("kube-apiserver", hard=True)
+        yard.resume("kube-scheduler")
+        told.wait("g", "Bound")
+    assert nodes(yard, "g") == plan(yard, "g")
+
+
+def test_a_deleted_plan_of_a_bound_gang_changes_nothing(yard: Cluster) -> None:
+    submit(yard, "g", 2)
+    with controller(yard) as told:
+        told.wait("g", "Bound")
+        before = nodes(yard, "g")
+        yard.api.delete(f"{PLANS}/g")
+        assert "left alone" in told.wait("g", "NoPlan")
+    assert nodes(yard, "g") == before
+
+
+def test_a_plan_can_not_be_changed(yard: Cluster) -> None:
+    submit(yard, "g", 2)
+    with controller(yard) as told:
+        told.wait("g", "Bound")
+    with pytest.raises(Exception, match="a plan is never changed"):
+        yard.api.patch(f"{PLANS}/g", {"spec": {"siteDigest": "x"}}, MERGE)
