@@ -126,6 +126,11 @@ def pods(bed: Cluster, gang: str) -> list[dict[str, Any]]:
     return sorted(there, key=lambda pod: int(pod["metadata"]["name"].rpartition("-")[2]))
 
 
+def events(bed: Cluster, pod: str) -> list[tuple[str, str]]:
+    found = bed.api.items("/api/v1/namespaces/default/events", fieldSelector=f"involvedObject.name={pod}")
+    return [(event["reason"], event["message"]) for event in found]
+
+
 def nodes(bed: Cluster, gang: str) -> list[str]:
     return [pod["spec"].get("nodeName", "") for pod in pods(bed, gang)]
 
@@ -184,6 +189,7 @@ def test_a_gang_with_a_missing_member_waits_and_says_so(yard: Cluster) -> None:
     yard.api.post(PODS, body)
     with controller(yard) as told:
         assert told.wait("g", "MembersMissing") == "1 of 2 pods are there"
+        until("the pod says so", lambda: ("GangMembersMissing", "1 of 2 pods are there") in events(yard, "g-0"))
         body["metadata"]["name"] = "g-1"
         yard.api.post(PODS, body)
         told.wait("g", "Bound")

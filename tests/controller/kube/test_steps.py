@@ -1,5 +1,6 @@
 """What comes next for a gang, whatever happened before."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 from rackyard.backends.kubernetes.watch import Meta
 from rackyard.controller.kube.gangs import Gang
 from rackyard.controller.kube.objects import GATE, GPU, RANK, SEATS, SEGMENT, GangPlan, Member, Node, PlanSpec, Pod
-from rackyard.controller.kube.steps import Again, Release, next_step, plan_of
+from rackyard.controller.kube.steps import Again, Release, event_of, next_step, plan_of
 from rackyard.controller.kube.world import lost, occupancy_of, site_now
 from rackyard.fabric import simulate
 from rackyard.placement import Occupancy, Placement, Request, place
@@ -176,3 +177,10 @@ def test_plans_hold_their_seats_and_other_pods_what_they_have() -> None:
         "r02-t03": [3],
     }
     assert found.owners["r02-t01"] == ("ml/h", "ml/other")
+
+
+def test_an_event_says_it_on_the_pod_and_is_never_too_long() -> None:
+    said = event_of(pod(0), "NoSeat", "ü" * 1000, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    assert (said["reason"], said["type"], said["lastTimestamp"]) == ("GangNoSeat", "Warning", "2026-01-02T03:04:05Z")
+    assert said["involvedObject"]["uid"] == "u0" and len(said["message"].encode()) == 1024
+    assert event_of(pod(0), "Bound", "x", datetime.now(UTC))["type"] == "Normal"

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from rackyard.backends.kubernetes.client import JSON, ApiError, Client
 from rackyard.backends.kubernetes.watch import Gone, Key, Put, Synced, Trouble, Watch, What
 from rackyard.controller.kube.gangs import Gang, Unready, gangs
 from rackyard.controller.kube.objects import GROUP, PLURAL, VERSION, GangPlan, Node, PlanSpec, Pod
-from rackyard.controller.kube.steps import Again, Patch, Release, next_step, plan_of
+from rackyard.controller.kube.steps import Again, Patch, Release, event_of, next_step, plan_of
 from rackyard.controller.kube.world import lost, occupancy_of, site_now
 from rackyard.errors import RackyardError
 from rackyard.fabric import Site
@@ -257,9 +258,18 @@ class KubeController:
             self._say(gang, "Trouble", str(error))
 
     def _say(self, gang: str, word: str, line: str) -> None:
-        if self._said.get(gang) != (word, line):
-            self._said[gang] = (word, line)
-            self.tell(gang, word, line)
+        """Tell it once, here and as an Event of the gang's first pod."""
+        if self._said.get(gang) == (word, line):
+            return
+        self._said[gang] = (word, line)
+        self.tell(gang, word, line)
+        pod = min((pod for pod in self.pods.values() if pod.gang == gang), key=lambda pod: pod.key, default=None)
+        if pod is not None:
+            try:
+                path = f"/api/v1/namespaces/{pod.metadata.namespace}/events"
+                self.client.post(path, {}, event_of(pod, word, line, datetime.now(UTC)))
+            except RackyardError as error:
+                self.tell(gang, "Trouble", str(error))
 
 
 def _version(found: Any) -> int:

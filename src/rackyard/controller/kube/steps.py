@@ -5,6 +5,7 @@ The plan is stored before anything is released, and every step may be repeated: 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from rackyard.controller.kube.gangs import Gang
@@ -89,6 +90,34 @@ def next_step(gang: Gang, plan: GangPlan, lost: Mapping[str, str]) -> Step:
         return Release(tuple(nominate))
     gated = tuple(Patch(pod, _lifted(pod, member, rank)) for rank, (pod, member) in enumerate(pairs) if pod.gated)
     return Release(gated) if gated else None
+
+
+_NORMAL = frozenset({"Placed", "Released", "Bound"})
+
+
+def event_of(pod: Pod, reason: str, message: str, now: datetime) -> dict[str, Any]:
+    """A core/v1 Event about a pod, at most as long as the API server takes it (1,024 bytes of message)."""
+    meta = pod.metadata
+    time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{meta.name[:240]}.", "namespace": meta.namespace},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "uid": meta.uid,
+        },
+        "reason": f"Gang{reason}",
+        "message": message.encode()[:1024].decode(errors="ignore"),
+        "type": "Normal" if reason in _NORMAL else "Warning",
+        "source": {"component": "rackyard"},
+        "firstTimestamp": time,
+        "lastTimestamp": time,
+        "count": 1,
+    }
 
 
 def _unbound(gang: Gang) -> tuple[Pod, ...]:
