@@ -29,6 +29,8 @@ AT_ONCE = 16
 """Requests under way at a time."""
 SETTLE = 0.05
 """Seconds for which events are gathered before gangs are looked at."""
+RETRY = 2.0
+"""Seconds after which a write that failed is tried again; the client has tried several times by then."""
 _PLANS = f"/apis/{GROUP}/{VERSION}"
 _STRATEGIC = "application/strategic-merge-patch+json"
 _KINDS: tuple[What[Any], ...] = (
@@ -53,6 +55,8 @@ class KubeController:
     plans: dict[Key, GangPlan] = field(default_factory=dict)
     _said: dict[str, tuple[str, str]] = field(default_factory=dict)
     _synced: set[type] = field(default_factory=set)
+    _again: float = float("inf")
+    """When to look again though nothing happened."""
     _events: "queue.Queue[tuple[type, Any]]" = field(default_factory=queue.Queue)
     _stopped: threading.Event = field(default_factory=threading.Event)
 
@@ -86,11 +90,14 @@ class KubeController:
             self._events.put((kind, event))
 
     def _take(self) -> bool:
-        """Take in what happened; whether anything did."""
+        """Take in what happened; whether there is anything to look at."""
         try:
-            first = self._events.get(timeout=1.0)
+            first = self._events.get(timeout=max(0.0, min(1.0, self._again - time.monotonic())))
         except queue.Empty:
-            return False
+            if time.monotonic() < self._again:
+                return False
+            self._again = float("inf")
+            return True
         self._heed(*first)
         until = time.monotonic() + SETTLE
         while (left := until - time.monotonic()) > 0:
@@ -176,10 +183,10 @@ class KubeController:
                     else:
                         errors.append(answer)
                 if errors:
-                    self._say(
-                        gang.key, "Trouble", f"{len(errors)} of {len(patches)} pods could not be written: {errors[0]}"
-                    )
-                elif not patches[0].status:
+                    told = f"{len(errors)} of {len(patches)} pods could not be written: {errors[0]}"
+                    self._trouble(gang.key, told)
+                    return
+                if not patches[0].status:
                     self._say(gang.key, "Released", f"{len(patches)} pods are let go to their nodes")
                 self._events.put((type(None), None))
             case Again(why=why, pods=pods):
@@ -214,9 +221,9 @@ class KubeController:
         except ApiError as error:
             if error.status.code == 409:  # stored by the one before us, or by a try whose answer was lost
                 return msgspec.json.decode(self.client.get(f"{path}/{name}", {}, JSON), type=GangPlan)
-            self._say(gang.key, "Trouble", str(error))
+            self._trouble(gang.key, str(error))
         except RackyardError as error:
-            self._say(gang.key, "Trouble", str(error))
+            self._trouble(gang.key, str(error))
         return None
 
     def _patch(self, patch: Patch) -> Pod | RackyardError:
@@ -253,9 +260,13 @@ class KubeController:
             ask()
         except ApiError as error:
             if error.status.code not in (404, 409):  # gone, or another one of that name
-                self._say(gang, "Trouble", str(error))
+                self._trouble(gang, str(error))
         except RackyardError as error:
-            self._say(gang, "Trouble", str(error))
+            self._trouble(gang, str(error))
+
+    def _trouble(self, gang: str, line: str) -> None:
+        self._say(gang, "Trouble", line)
+        self._again = min(self._again, time.monotonic() + RETRY)
 
     def _say(self, gang: str, word: str, line: str) -> None:
         """Tell it once, here and as an Event of the gang's first pod."""
