@@ -217,14 +217,17 @@ class KubeController:
         }
         path = f"{_PLANS}/namespaces/{namespace}/{PLURAL}"
         try:
-            return msgspec.json.decode(self.client.post(path, {}, body), type=GangPlan)
-        except ApiError as error:
-            if error.status.code == 409:  # stored by the one before us, or by a try whose answer was lost
-                return msgspec.json.decode(self.client.get(f"{path}/{name}", {}, JSON), type=GangPlan)
-            self._trouble(gang.key, str(error))
+            try:
+                answer = self.client.post(path, {}, body)
+            except ApiError as error:
+                if error.status.code != 409:
+                    raise
+                # Stored by the one before us, or by a try whose answer was lost.
+                answer = self.client.get(f"{path}/{name}", {}, JSON)
         except RackyardError as error:
             self._trouble(gang.key, str(error))
-        return None
+            return None
+        return msgspec.json.decode(answer, type=GangPlan)
 
     def _patch(self, patch: Patch) -> Pod | RackyardError:
         meta = patch.pod.metadata
