@@ -254,3 +254,11 @@ def test_logs_are_followed_to_the_end(home: Home, tmp_path: Path) -> None:
     answer = call("logs", "job", "-f", "--state", home.path)
     assert (answer.code, answer.out) == (0, "[0] rank 0\n")
     assert end(run).code == 0
+
+
+def test_plan_tells_of_a_script_that_is_not_here_and_plans_all_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: x\nrun: python train.py\ngpus: 4\n")
+    answer = call("plan", file, "--state", tmp_path / "state")
+    assert answer.code == 0 and "placed: 4 ranks on 1 node" in answer.out
+    assert "the script 'train.py' does not exist here, and without it the job would be refused" in answer.err

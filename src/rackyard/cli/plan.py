@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rackyard.cli.common import emit, output_option, plain, print_table, state_option
+from rackyard.cli.common import emit, hint, output_option, plain, print_table, state_option
 
 if TYPE_CHECKING:
     from rackyard.fabric import Site
@@ -44,7 +44,10 @@ def plan(file: Path, site: Path | None, rank: int, record: Path | None, again: b
         _again(file, site, output, state)
         return
     spec, workdir = read_spec(file)
-    check_script(str(spec["run"]), str(workdir))
+    try:
+        check_script(str(spec["run"]), str(workdir))
+    except UsageError as error:  # where the job goes can be asked on a laptop, too
+        hint(f"{error.what} here, and without it the job would be refused: {error.where}")
     wanted = request_of(spec)
     if rank >= wanted.gpus:
         raise UsageError(f"there is no rank {rank}", why=f"the job's ranks are 0 to {wanted.gpus - 1}")
