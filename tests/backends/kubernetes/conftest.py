@@ -1,4 +1,4 @@
-"""A stand-in for the API server, and where RACKYARD_KUBE_APISERVER is given the real one beside it."""
+"""A stand-in for the API server, and where the test bed is built the real one beside it."""
 
 import itertools
 import json
@@ -16,7 +16,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from standin import StandIn, serving
+from tests.testbed.conftest import need
 
+import testbed
 from rackyard.backends.kubernetes.client import Client, Retry, connect
 from rackyard.backends.kubernetes.nodes import ClusterNode, read_nodes
 
@@ -117,21 +119,19 @@ def client(standin: StandIn, tmp_path: Path, waits: list[float]) -> Iterator[Cli
         yield made
 
 
-def _real(folder: Path) -> Client:
-    given = os.environ.get("RACKYARD_KUBE_APISERVER")
-    if not given:
-        pytest.skip("RACKYARD_KUBE_APISERVER is not set: a kubeconfig, or https://TOKEN@host:port")
-    parts = urlsplit(given)
-    if parts.scheme != "https":
-        return connect(given)
-    return connect(str(kubeconfig(folder, f"https://{parts.hostname}:{parts.port}", parts.username or "")))
+@pytest.fixture(scope="session")
+def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of a real API server."""
+    need(())
+    with testbed.cluster(tmp_path_factory.mktemp("apiserver") / "cluster") as bed:
+        yield bed.kubeconfig
 
 
-@pytest.fixture(params=["stand-in", "kube-apiserver"])
-def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+@pytest.fixture(params=["stand-in", pytest.param("kube-apiserver", marks=pytest.mark.kube)])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The stand-in, and a real API server."""
     real = request.param == "kube-apiserver"
-    client = _real(tmp_path) if real else request.getfixturevalue("client")
+    client = connect(str(request.getfixturevalue("apiserver"))) if real else request.getfixturevalue("client")
     made = Cluster(client, f"rackyard-test-{os.getpid()}-{next(_NUMBERS)}")
     yield made
     for name in made.made:
