@@ -138,7 +138,7 @@ def test_gpus_of_a_pod_that_is_ending_are_waited_for(api: FakeApi, kubelet: Kube
     stubborn = ["sh", "-c", "trap '' TERM; touch up; while :; do sleep 0.02; done"]
     old = api.pod("old", stubborn, gpus=4)
     phase(api, old, "Running")
-    api.mark_deleted(old, stamp(time.time() + 1))
+    api.mark_deleted(old, stamp(time.time() + 10))  # long enough to be seen on a slow machine
     new = api.pod("new", FOREVER, gpus=4)
     until("it waits, saying why", lambda: "ending" in str(api.state(new)))
     phase(api, new, "Running")
