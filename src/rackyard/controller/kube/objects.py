@@ -28,7 +28,6 @@ class PodMeta(Meta, frozen=True, rename="camel"):
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     deletion_timestamp: str = ""
-    owner_references: tuple[dict[str, Any], ...] = ()
 
 
 class _Gate(msgspec.Struct, frozen=True):
@@ -91,15 +90,8 @@ class Pod(msgspec.Struct, frozen=True):
         return sum(_gpus(container.resources) for container in self.spec.containers)
 
 
-class _Taint(msgspec.Struct, frozen=True):
-    key: str = ""
-    effect: str = ""
-    value: str = ""
-
-
 class _NodeSpec(msgspec.Struct, frozen=True):
     unschedulable: bool = False
-    taints: tuple[_Taint, ...] = ()
 
 
 class _Condition(msgspec.Struct, frozen=True):
@@ -107,12 +99,11 @@ class _Condition(msgspec.Struct, frozen=True):
     status: str = ""
 
 
-class _Room(msgspec.Struct, frozen=True, omit_defaults=True):
+class _Room(msgspec.Struct, frozen=True):
     gpus: str | int = msgspec.field(default=0, name=GPU)
 
 
 class _NodeStatus(msgspec.Struct, frozen=True):
-    capacity: _Room = _Room()
     allocatable: _Room = _Room()
     conditions: tuple[_Condition, ...] = ()
 

@@ -19,13 +19,6 @@ NOMINATED = ("volcano",)
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
-    """Store this plan; nothing is released before it is there."""
-
-    plan: PlanSpec
-
-
-@dataclass(frozen=True, slots=True)
 class Patch:
     """One PATCH of a pod: strategic merge, of its status where `status`."""
 
@@ -49,7 +42,7 @@ class Again:
     pods: tuple[Pod, ...]
 
 
-Step = Store | Release | Again | None
+Step = Release | Again | None
 
 
 def plan_of(gang: Gang, seats: Placement, site: Site) -> PlanSpec:
