@@ -49,6 +49,11 @@ def phase(api: FakeApi, path: str, wanted: str) -> dict[str, Any]:
     return api.status(path)
 
 
+def says_up(state: Path) -> None:
+    """Waits for a container's `echo up`, after its `trap`: a pod is Running before its shell has read a line."""
+    until("it says up", lambda: any(path.read_text() == "up\n" for path in state.glob("pods/*/main/*/log")))
+
+
 def pids(state: Path) -> list[int]:
     """The processes that containers have as their first, from what they print with `echo $$`."""
     words = [path.read_text().strip() for path in state.glob("pods/*/main/*/log")]
@@ -134,10 +139,10 @@ def test_no_gpu_is_given_twice_and_too_many_are_refused(api: FakeApi, kubelet: K
     assert phase(api, api.pod("e", FOREVER, gpus=0), "Running")
 
 
-def test_gpus_of_a_pod_that_is_ending_are_waited_for(api: FakeApi, kubelet: Kubelet) -> None:
-    stubborn = ["sh", "-c", "trap '' TERM; touch up; while :; do sleep 0.02; done"]
+def test_gpus_of_a_pod_that_is_ending_are_waited_for(api: FakeApi, kubelet: Kubelet, tmp_path: Path) -> None:
+    stubborn = ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.02; done"]
     old = api.pod("old", stubborn, gpus=4)
-    phase(api, old, "Running")
+    says_up(tmp_path / "state")
     api.mark_deleted(old, stamp(time.time() + 10))  # long enough to be seen on a slow machine
     new = api.pod("new", FOREVER, gpus=4)
     until("it waits, saying why", lambda: "ending" in str(api.state(new)))
@@ -145,9 +150,9 @@ def test_gpus_of_a_pod_that_is_ending_are_waited_for(api: FakeApi, kubelet: Kube
     assert old not in api.objects
 
 
-def test_deletion_with_grace(api: FakeApi, kubelet: Kubelet) -> None:
-    path = api.pod("p", ["sh", "-c", "trap 'exit 0' TERM; touch up; while :; do sleep 0.02; done"])
-    phase(api, path, "Running")
+def test_deletion_with_grace(api: FakeApi, kubelet: Kubelet, tmp_path: Path) -> None:
+    path = api.pod("p", ["sh", "-c", "trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done"])
+    says_up(tmp_path / "state")
     api.mark_deleted(path, stamp(time.time() + 600))
     until("it is gone long before its grace ends", lambda: path not in api.objects)
     assert "Killing" in api.reasons()

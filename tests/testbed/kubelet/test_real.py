@@ -138,21 +138,22 @@ def test_a_job_of_eight_reduces_over_two_nodes(real: Cluster, kubelet: Kubelet, 
 
 
 def test_deletion_with_grace_and_after_it(real: Cluster, kubelet: Kubelet, tmp_path: Path) -> None:
-    soft = pod(real, "soft", ["sh", "-c", "trap 'echo asked; exit 0' TERM; while :; do sleep 0.1; done"])
+    soft = pod(real, "soft", ["sh", "-c", "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.1; done"])
     hard = pod(real, "hard", ["sh", "-c", "trap '' TERM; echo $$$$; while :; do sleep 0.1; done"])
     phase(real, soft, "Running")
     phase(real, hard, "Running")
-    folder = logs.find(tmp_path / "state", "default", "hard")
-    pid = int(until("it says who it is", lambda: "".join(text for _, text in logs.text(folder))))
+    folders = [logs.find(tmp_path / "state", "default", name) for name in ("soft", "hard")]
+    until("the first listens", lambda: "".join(text for _, text in logs.text(folders[0])))
+    pid = int(until("the other says who it is", lambda: "".join(text for _, text in logs.text(folders[1]))))
     who = procs.identify(pid)
     assert who is not None
     began = time.monotonic()
     real.api.delete(soft)
-    real.api.delete(hard, gracePeriodSeconds="3")
+    real.api.delete(hard, gracePeriodSeconds="10")  # long enough to see the first end before on a slow machine
     until("the one that heeds SIGTERM is gone", lambda: gone(real, soft))
     assert procs.alive(who) and not gone(real, hard)
     until("the other is killed", lambda: gone(real, hard))
-    assert time.monotonic() - began >= 3 and not procs.alive(who)
+    assert time.monotonic() - began >= 10 and not procs.alive(who)
     assert "asked" in "".join(text for _, text in logs.text(logs.find(tmp_path / "state", "default", "soft")))
 
 
