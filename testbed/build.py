@@ -52,7 +52,7 @@ def require(families: Sequence[Family]) -> None:
 def find_go() -> str:
     """The path of a Go that is new enough. UsageError when there is none."""
     needed = ".".join(str(number) for number in GO_NEEDED)
-    why = "etcd, Kubernetes, KWOK, Volcano and Kueue are built from their Go modules"
+    why = "etcd, Kubernetes and the controllers on top are built from their Go modules"
     fix = f"install Go {needed} or later and put its bin folder on PATH; all but the test bed works without"
     go = shutil.which("go")
     if go is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rackyard.backends.local.procs import Identity, alive
 from rackyard.errors import NotYet, RackyardError, UsageError
-from testbed import kueue, layout, processes, volcano
+from testbed import kueue, layout, operators, processes, volcano
 from testbed.access import answers, certificate, write_kubeconfig
 from testbed.api import Api
 from testbed.build import require
@@ -29,8 +29,8 @@ READY = 90.0
 _IN_USE = "address already in use"
 _TRIES = 3
 
-_SETUP = {"volcano": volcano.setup, "kueue": kueue.setup}
-_SETTLED = {"vc-scheduler": volcano.settled, "kueue": kueue.settled}
+_SETUP = {"volcano": volcano.setup, "kueue": kueue.setup, **operators.SETUP}
+_SETTLED = {"vc-scheduler": volcano.settled, "kueue": kueue.settled, "lws": operators.lws_settled}
 """What is waited for beyond a program's own word that it is ready."""
 
 

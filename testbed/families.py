@@ -103,6 +103,32 @@ FAMILIES: tuple[Family, ...] = (
             Asset("sigs.k8s.io/kueue", "config/components/webhook/manifests.yaml", "webhooks"),
         ),
     ),
+    # These have Kueue's versions of what they share with it, where they compile with them: seconds after Kueue, instead
+    # of minutes.
+    Family(
+        "jobset",
+        (Program("jobset", "sigs.k8s.io/jobset"),),
+        (
+            Asset("sigs.k8s.io/jobset", "config/components/crd/bases", "crds"),
+            Asset("sigs.k8s.io/jobset", "config/components/webhook/manifests.yaml", "webhooks"),
+        ),
+    ),
+    Family(
+        "lws",
+        (Program("lws", "sigs.k8s.io/lws/cmd"),),
+        (
+            Asset("sigs.k8s.io/lws", "config/crd/bases", "crds"),
+            Asset("sigs.k8s.io/lws", "config/webhook/manifests.yaml", "webhooks"),
+        ),
+    ),
+    Family(
+        "trainer",
+        (Program("trainer", "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"),),
+        (
+            Asset("github.com/kubeflow/trainer/v2", "manifests/base/crds", "crds"),
+            Asset("github.com/kubeflow/trainer/v2", "manifests/base/webhook/manifests.yaml", "webhooks"),
+        ),
+    ),
 )
 
 BASE = ("etcd", "kubernetes")

@@ -31,6 +31,12 @@ PORTS = (
     "kueue-metrics",
     "kueue-webhook",
     "kueue-visibility",
+    "jobset",
+    "jobset-webhook",
+    "lws",
+    "lws-webhook",
+    "trainer",
+    "trainer-webhook",
 )
 
 

@@ -163,11 +163,29 @@ def _kueue(layout: Layout, plan: Plan) -> Launch:
     return Launch("kueue", argv, ready=f"http://{LOOPBACK}:{plan.ports['kueue']}/readyz")
 
 
+def _operator(name: str) -> Callable[[Layout, Plan], Launch]:
+    def make(layout: Layout, plan: Plan) -> Launch:
+        argv = (
+            _binary(name, name),
+            f"--config={layout.folder / f'{name}.yaml'}",
+            f"--kubeconfig={layout.kubeconfig}",
+            "--zap-log-level=1",
+        )
+        # Trainer looks for its certificate under the folder for temporary files, and nowhere else.
+        environment = {"TMPDIR": str(layout.certs / name)}
+        return Launch(name, argv, environment, ready=f"http://{LOOPBACK}:{plan.ports[name]}/readyz")
+
+    return make
+
+
 ORDER: dict[str, tuple[str, ...]] = {
     "": ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"),
     "kwok": ("kwok",),
     "volcano": ("vc-scheduler", "vc-controller-manager"),
     "kueue": ("kueue",),
+    "jobset": ("jobset",),
+    "lws": ("lws",),
+    "trainer": ("trainer",),
 }
 """The programs of each part; those of no part run in every cluster."""
 
@@ -187,4 +205,7 @@ _MAKERS: dict[str, Callable[[Layout, Plan], Launch]] = {
     ),
     "vc-controller-manager": _volcano("vc-controller-manager"),
     "kueue": _kueue,
+    "jobset": _operator("jobset"),
+    "lws": _operator("lws"),
+    "trainer": _operator("trainer"),
 }

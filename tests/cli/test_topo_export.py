@@ -7,7 +7,7 @@ import pytest
 from calling import call
 from topologies import site_file, stdin
 
-TEXTS = ("volcano", "kueue", "slurm-tree", "slurm-block", "slurm-yaml", "topograph", "dot", "json")
+TEXTS = ("volcano", "kueue", "podgroup", "slurm-tree", "slurm-block", "slurm-yaml", "topograph", "dot", "json")
 READ_BACK = ("slurm-tree", "slurm-block", "slurm-yaml", "topograph", "json")
 
 

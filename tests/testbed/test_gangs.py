@@ -135,8 +135,15 @@ def nodes(bed: Cluster, gang: str) -> list[str]:
     return [pod["spec"].get("nodeName", "") for pod in pods(bed, gang)]
 
 
+def plans(bed: Cluster, gang: str) -> list[dict[str, Any]]:
+    """By attempt."""
+    found = [each for each in bed.api.items(PLANS) if each["spec"]["gang"] == gang]
+    return sorted(found, key=lambda each: each["spec"]["attempt"])
+
+
 def plan(bed: Cluster, gang: str) -> list[str]:
-    return [member["node"] for member in bed.api.get(f"{PLANS}/{gang}")["spec"]["members"]]
+    """The nodes of the newest one."""
+    return [member["node"] for member in plans(bed, gang)[-1]["spec"]["members"]]
 
 
 def cordon(bed: Cluster, node: str, out: bool) -> None:
@@ -211,9 +218,11 @@ def test_whoever_comes_after_a_crash_goes_on_with_the_plan(yard: Cluster) -> Non
     finally:
         yard.resume("kube-scheduler")
     with controller(yard) as told:
-        assert told.wait("g", "Again") == "its pods are not those of the plan"
+        assert told.wait("g", "Restarted") == "pods of the gang were made anew"
         told.wait("g", "Bound")
-    assert sorted(nodes(yard, "g")) == sorted(plan(yard, "g")) and len(before) == 4
+    assert nodes(yard, "g") == plan(yard, "g") == before, "its seats were kept for it"
+    phases = [(each["status"]["phase"], each["spec"].get("why", "")) for each in plans(yard, "g")]
+    assert phases == [("Ended", ""), ("Bound", "pods of the gang were made anew")]
 
 
 def test_a_plan_that_is_there_is_kept(yard: Cluster) -> None:
@@ -223,9 +232,9 @@ def test_a_plan_that_is_there_is_kept(yard: Cluster) -> None:
         {"pod": p["metadata"]["name"], "uid": p["metadata"]["uid"], "node": node, "segment": 0, "seats": seats}
         for p, node, seats in zip(pods(yard, "g"), ("r02-t03", "r02-t01"), ("0:0:a", "1:0:a"), strict=True)
     ]
-    spec = {"gang": "default/g", "siteDigest": SITE.digest(), "members": members}
+    spec = {"gang": "g", "attempt": 1, "siteDigest": SITE.digest(), "members": members}
     yard.api.post(
-        PLANS, {"apiVersion": "rackyard.io/v1alpha1", "kind": "GangPlan", "metadata": {"name": "g"}, "spec": spec}
+        PLANS, {"apiVersion": "rackyard.io/v1alpha1", "kind": "GangPlan", "metadata": {"name": "g-1"}, "spec": spec}
     )
     with controller(yard) as told:
         told.wait("g", "Bound")
@@ -248,7 +257,7 @@ def test_a_planned_node_that_is_lost_before_binding_means_another_plan(yard: Clu
                 foreign["metadata"] = {"name": "foreign", "labels": {}}
                 foreign["spec"] |= {"schedulingGates": [], "nodeName": "r01-t02"}
                 yard.api.post(PODS, foreign)
-            assert "r01-t02" in told.wait("g", "Again", at)
+            assert "r01-t02" in told.wait("g", "NodeLost", at)
             yard.resume("kube-scheduler")
             told.wait("g", "Bound", at)
     finally:
@@ -273,7 +282,7 @@ def test_a_deleted_plan_of_a_bound_gang_changes_nothing(yard: Cluster) -> None:
     with controller(yard) as told:
         told.wait("g", "Bound")
         before = nodes(yard, "g")
-        yard.api.delete(f"{PLANS}/g")
+        yard.api.delete(f"{PLANS}/g-1")
         assert "left alone" in told.wait("g", "NoPlan")
     assert nodes(yard, "g") == before
 
@@ -283,4 +292,4 @@ def test_a_plan_can_not_be_changed(yard: Cluster) -> None:
     with controller(yard) as told:
         told.wait("g", "Bound")
     with pytest.raises(Exception, match="a plan is never changed"):
-        yard.api.patch(f"{PLANS}/g", {"spec": {"siteDigest": "x"}}, MERGE)
+        yard.api.patch(f"{PLANS}/g-1", {"spec": {"siteDigest": "x"}}, MERGE)

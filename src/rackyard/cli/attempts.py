@@ -6,17 +6,27 @@ from typing import TYPE_CHECKING
 import click
 
 from rackyard.cli.common import clock, emit, open_store, output_option, plain, print_table, span, state_option
+from rackyard.cli.target import Target, target_options
 
 if TYPE_CHECKING:
     from rackyard.jobs.state import JobState
 
 
+HEADERS = ("attempt", "launched", "resumed", "step", "fault", "action", "seats")
+
+
 @click.command("attempts")
 @click.argument("job")
 @output_option
+@target_options
 @state_option
-def attempts(job: str, output: str, state: Path) -> None:
+def attempts(job: str, output: str, target: Target, state: Path) -> None:
     """Show what ended each attempt of JOB, what was done about it, and what it cost."""
+    if target.kubernetes:
+        from rackyard.cli.kubejobs import attempts as on_cluster
+
+        on_cluster(job, target, output=output)
+        return
     from rackyard.jobs.recovery import recoveries
 
     store = open_store(state)
@@ -43,7 +53,7 @@ def show(found: "JobState") -> None:
         began = clock(attempt.launched.wall) if attempt.launched is not None else "-"
         resumed = "-" if attempt.resume_step is None else attempt.resume_step
         rows.append((attempt.number, began, resumed, attempt.step, fault, action, seats))
-    print_table(["attempt", "launched", "resumed", "step", "fault", "action", "seats"], rows)
+    print_table(HEADERS, rows)
     split = recoveries(found)
     if split:
         click.echo("")

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from rackyard.cli.common import open_store, state_option
+from rackyard.cli.target import Target, target_options
 from rackyard.errors import UsageError
 
 if TYPE_CHECKING:
     from rackyard.controller.reading import Reader
 
-_ERROR = re.compile(r"Traceback|Error\b|Exception\b|Fatal|Xid")
+ERROR = re.compile(r"Traceback|Error\b|Exception\b|Fatal|Xid")
 SHOWN = 40
 """Lines shown from the first error on."""
 
@@ -24,14 +25,23 @@ SHOWN = 40
 @click.option("--attempt", type=click.IntRange(min=1), help="Which attempt; default: the newest.")
 @click.option("--first-error", is_flag=True, help="Only from the first error line of each rank.")
 @click.option("-f", "--follow", is_flag=True, help="Go on as more is written, until the job is over.")
+@target_options
 @state_option
-def logs(job: str, rank: int | None, attempt: int | None, first_error: bool, follow: bool, state: Path) -> None:
+def logs(
+    job: str, rank: int | None, attempt: int | None, first_error: bool, follow: bool, target: Target, state: Path
+) -> None:
     """Print the logs of JOB, each line behind its rank."""
+    if follow and first_error:
+        raise UsageError("--follow and --first-error do not go together", fix="leave one of them out")
+    if target.kubernetes:
+        from rackyard.cli.kubelogs import Wanted
+        from rackyard.cli.kubelogs import logs as of_cluster
+
+        of_cluster(job, target, Wanted(rank, attempt, first_error=first_error), follow=follow)
+        return
     store = open_store(state)
     name = store.resolve(job)
     folder = state / "jobs" / name / "logs"
-    if follow and first_error:
-        raise UsageError("--follow and --first-error do not go together", fix="leave one of them out")
     if follow:
         _follow(store, name, folder, rank, attempt)
         return
@@ -79,7 +89,7 @@ def _print(file: Path, offset: int, *, first_error: bool = False, partial: bool 
         data = data[: data.rfind(b"\n") + 1]
     lines = data.decode(errors="replace").splitlines()
     if first_error:
-        at = next((at for at, text in enumerate(lines) if _ERROR.search(text)), len(lines))
+        at = next((at for at, text in enumerate(lines) if ERROR.search(text)), len(lines))
         lines = lines[at : at + SHOWN]
     for text in lines:
         click.echo(f"[{file.stem.removeprefix('rank-')}] {text}")

@@ -6,17 +6,24 @@ from typing import Any
 import click
 
 from rackyard.cli.common import ago, emit, hint, open_store, output_option, print_table, state_option
+from rackyard.cli.target import Target, target_options
 
 
 @click.command("ps")
 @click.option("-a", "--all", "everything", is_flag=True, help="Finished jobs too.")
 @output_option
+@target_options
 @state_option
-def ps(everything: bool, output: str, state: Path) -> None:
+def ps(everything: bool, output: str, target: Target, state: Path) -> None:
     """List jobs, newest first."""
+    if target.kubernetes:
+        from rackyard.cli.kubejobs import ps as of_cluster
+
+        of_cluster(target, everything=everything, output=output)
+        return
     store = open_store(state)
     rows = store.jobs(live_only=not everything)
-    emit(output, rows, lambda: _table(rows))
+    emit(output, rows, lambda: table(rows))
     if not rows and output == "table":
         finished = store.count()
         if finished:
@@ -25,7 +32,8 @@ def ps(everything: bool, output: str, state: Path) -> None:
             hint(f"no jobs in {state} yet: `rackyard run job.yaml` starts one, `rackyard demo` shows how it goes")
 
 
-def _table(rows: list[dict[str, Any]]) -> None:
+def table(rows: list[dict[str, Any]]) -> None:
+    """Print the rows of jobs, of whatever target."""
     headers = ["job", "phase", "gpus", "attempt", "step", "age", "reason"]
     print_table(
         headers,

@@ -7,6 +7,7 @@ import click
 
 from rackyard.cli.accept import accept_option, known_rules
 from rackyard.cli.common import open_home, state_option
+from rackyard.cli.target import Target, not_for_kubernetes, pod_options, target_options
 
 
 @click.command("run")
@@ -16,12 +17,19 @@ from rackyard.cli.common import open_home, state_option
 )
 @accept_option
 @click.option("-q", "--quiet", is_flag=True, help="Print the outcome only.")
+@target_options
+@pod_options
 @state_option
-def run(file: Path, site: Path | None, accept: tuple[str, ...], quiet: bool, state: Path) -> None:
+def run(file: Path, site: Path | None, accept: tuple[str, ...], quiet: bool, target: Target, state: Path) -> None:
     """Run the job of FILE and follow it; the exit code is 0 if it succeeded and 1 if not.
 
     With a controller at work on the state folder (`rackyard up`) the job is handed to it. Ctrl-C cancels the job.
     """
+    if target.kubernetes:
+        from rackyard.cli.kubejobs import run as on_cluster
+
+        not_for_kubernetes({"--accept": accept, "--site": site})
+        sys.exit(on_cluster(file, target, target.settings(), quiet=quiet))
     from rackyard.cli.session import attend, read_spec, show
     from rackyard.controller.submit import submit
     from rackyard.jobs.why import why

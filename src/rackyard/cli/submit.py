@@ -5,16 +5,26 @@ from pathlib import Path
 import click
 
 from rackyard.cli.accept import accept_option, known_rules
-from rackyard.cli.common import hint_no_controller, open_home, state_option
+from rackyard.cli.common import emit, hint_no_controller, open_home, output_option, state_option
+from rackyard.cli.target import Target, not_for_kubernetes, pod_options, target_options
 
 
 @click.command("submit")
 @click.argument("file", type=click.Path(path_type=Path))
 @accept_option
-@click.option("--dry-run", is_flag=True, help="Check everything, store nothing.")
+@click.option("--dry-run", is_flag=True, help="Check everything, store nothing; with -o, show the Kubernetes manifest.")
+@output_option
+@target_options
+@pod_options
 @state_option
-def submit(file: Path, accept: tuple[str, ...], dry_run: bool, state: Path) -> None:
+def submit(file: Path, accept: tuple[str, ...], dry_run: bool, output: str, target: Target, state: Path) -> None:
     """Check FILE, store the job, print its id and return."""
+    if target.kubernetes:
+        from rackyard.cli.kubejobs import submit as to_cluster
+
+        not_for_kubernetes({"--accept": accept})
+        to_cluster(file, target, target.settings(), dry_run=dry_run, output=output)
+        return
     from rackyard.cli.session import read_spec
     from rackyard.controller.submit import check
     from rackyard.controller.submit import submit as store_job
@@ -25,5 +35,6 @@ def submit(file: Path, accept: tuple[str, ...], dry_run: bool, state: Path) -> N
         click.echo(f"{file}: ok; nothing was submitted")
         return
     home = open_home(state)
-    click.echo(store_job(home.store, spec, workdir, home.site().digest(), accept=known_rules(accept)))
+    job = store_job(home.store, spec, workdir, home.site().digest(), accept=known_rules(accept))
+    emit(output, {"job": job}, lambda: click.echo(job))
     hint_no_controller(state)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rackyard.fabric import Site
 
 NCCL = "nccl"
-_TO = ("volcano", "kueue", "slurm-tree", "slurm-block", "slurm-yaml", "topograph", NCCL, "dot", "json")
+_TO = ("volcano", "kueue", "podgroup", "slurm-tree", "slurm-block", "slurm-yaml", "topograph", NCCL, "dot", "json")
 _COMMENT = {"dot": "//", "json": ""}
 """How a format begins a comment, where it is not `#`; empty where there is none, and the file says it by itself."""
 
@@ -28,6 +28,7 @@ def export(files: tuple[Path, ...], name: str, out: Path | None) -> None:
     \b
     volcano      HyperNodes by tier, for kubectl apply
     kueue        Topology and ResourceFlavor over the keys of `topo label`
+    podgroup     an example PodGroup of kube-scheduler, over the domain's key
     slurm-tree   topology.conf of topology/tree
     slurm-block  topology.conf of topology/block
     slurm-yaml   topology.yaml with both

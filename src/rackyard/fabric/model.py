@@ -7,9 +7,11 @@ none. Placement asks about domains; faults and people ask about racks.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
+
+import msgspec
 
 NodeKind = Literal["nvl72-tray", "hgx", "unknown"]
 """`unknown` is a machine whose GPUs nobody has looked at yet."""
@@ -284,7 +286,7 @@ class Site:
 
     def digest(self) -> str:
         """SHA-256 of the content in hex: the same for the same hardware in the same state, wherever it was read."""
-        content = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name[0] != "_"}
+        content = {f.name: msgspec.to_builtins(getattr(self, f.name)) for f in fields(self) if f.name[0] != "_"}
         del content["provenance"]
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -299,11 +301,3 @@ def _by_name(what: str, parts: Iterable[_Named]) -> dict[str, _Named]:
             raise ValueError(f"two {what}s are called {part.name}")
         index[part.name] = part
     return index
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, tuple):
-        return [_plain(part) for part in value]
-    return value

@@ -47,31 +47,51 @@ def job_environment(gang: Gang, spec: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Tray:
+    """What ranks of one node know of their node and of the gang around it."""
+
+    seats: tuple[Seat, ...]
+    """The node's own, in rank order."""
+    index: int
+    """Its place among the gang's nodes, from 0."""
+    nodes: int
+    world: int
+    rack: str = ""
+    """Empty where it is not known."""
+
+
 def rank_environment(seat: Seat, placement: Placement, gang: Gang, racks: Mapping[str, str]) -> dict[str, str]:
     """What one rank needs beyond the job's environment. `racks` gives the rack of each node."""
     nodes = list(dict.fromkeys(other.node for other in placement.seats))
-    beside = [other for other in placement.seats if other.node == seat.node]
-    world = str(len(placement.seats))
+    beside = tuple(other for other in placement.seats if other.node == seat.node)
+    tray = Tray(beside, nodes.index(seat.node), len(nodes), len(placement.seats), racks[seat.node])
+    return seat_environment(seat, tray, gang)
+
+
+def seat_environment(seat: Seat, tray: Tray, gang: Gang) -> dict[str, str]:
+    """The same, from what can be known on the rank's own node."""
+    world = str(tray.world)
     return {
         "RANK": str(seat.rank),
         "WORLD_SIZE": world,
         "LOCAL_RANK": str(seat.local_rank),
-        "LOCAL_WORLD_SIZE": str(len(beside)),
-        "GROUP_RANK": str(nodes.index(seat.node)),
-        "GROUP_WORLD_SIZE": str(len(nodes)),
+        "LOCAL_WORLD_SIZE": str(len(tray.seats)),
+        "GROUP_RANK": str(tray.index),
+        "GROUP_WORLD_SIZE": str(tray.nodes),
         "ROLE_NAME": "default",
         "ROLE_RANK": str(seat.rank),
         "ROLE_WORLD_SIZE": world,
         "MASTER_ADDR": gang.master,
         "MASTER_PORT": str(gang.port),
         "TORCHELASTIC_RESTART_COUNT": str(gang.attempt - 1),
-        "CUDA_VISIBLE_DEVICES": ",".join(str(other.gpu) for other in beside),
+        "CUDA_VISIBLE_DEVICES": ",".join(str(other.gpu) for other in tray.seats),
         "NCCL_TOPO_FILE": f"{gang.topology_dir}/{seat.node}.xml",
-        "NCCL_IB_HCA": _hcas(beside),
+        "NCCL_IB_HCA": _hcas(tray.seats),
         ATTEMPT_ENV: str(gang.attempt),
         RESUME_ENV: "" if gang.resume_step is None else str(gang.resume_step),
         "RACKYARD_NODE": seat.node,
-        "RACKYARD_RACK": racks[seat.node],
+        "RACKYARD_RACK": tray.rack,
         "RACKYARD_RAIL": str(seat.rail),
         "RACKYARD_SEGMENT": str(seat.segment),
     }

@@ -13,12 +13,14 @@ from rackyard.fabric import simulate
 from rackyard.placement import Request
 from rackyard.placement.columns import Columns
 from rackyard.placement.replay import POLICIES, Policy, named
+from rackyard.placement.replay.policies.tier_by_tier import nearest
 from rackyard.placement.replay.spans import span_of
 from rackyard.placement.yard import Yard
 
 OURS, FIRST, BEST, TIER, LEVEL, SLURM = named(
     ["rackyard", "first-fit", "best-fit", "tier-by-tier", "per-level", "slurm-block"]
 )
+(NEAREST,) = named(["nearest"])
 PEERS = (FIRST, BEST, TIER, LEVEL, SLURM)
 
 
@@ -103,6 +105,44 @@ def test_a_small_job_fills_up_a_node_in_use(policy: Policy) -> None:
     assert decision is not None and decision.nodes.tolist() == [1] and decision.gpus.tolist() == [0b1100]
 
 
+def test_soft_mode_starts_anywhere_and_hard_mode_in_the_group_that_holds_the_gang() -> None:
+    yard = yard_of([1, 0, 3, 3], racks_per_block=2)
+    assert by_rack(NEAREST.place(gang(4), yard), yard) == [1, 0, 3, 0]
+    assert by_rack(TIER.place(gang(4), yard), yard) == [0, 0, 3, 1]
+
+
+def test_the_next_pod_goes_to_the_nearest_tier_and_then_to_the_domain_with_most_of_the_gang() -> None:
+    yard = yard_of([2, 2, 2, 2], racks_per_block=2)
+    order = np.array([2, 1, 0, 3], np.int32)  # begins in the third rack, and would rather go on in the second
+    assert by_rack(nearest(gang(5), yard, order), yard) == [0, 1, 2, 2]
+    assert by_rack(nearest(gang(3), yard, order), yard) == [0, 0, 2, 1]
+
+
+def test_a_fuller_node_counts_as_much_as_a_nearer_one() -> None:
+    yard = yard_of([2, 0, 1], trays=2)
+    yard.busy[0] = yard.busy[4] = 0b0011
+    decision = NEAREST.place(Request(4, gpus_per_node=2), yard)
+    assert decision is not None and decision.nodes.tolist() == [0, 1]  # 1 nearer beats 1/2 fuller
+    yard = yard_of([1, 1, 2], trays=2, racks_per_block=1)
+    yard.busy[0] = yard.busy[4] = 0b0011  # the first pod in the first rack; every other one is as far
+    decision = NEAREST.place(Request(4, gpus_per_node=2), yard)
+    assert decision is not None and decision.nodes.tolist() == [0, 4]
+
+
+def test_room_for_one_pod_is_counted_in_such_pods() -> None:
+    yard = yard_of([1, 2], trays=2)
+    yard.busy[2] = yard.busy[3] = 0b0111  # room for two pods of one GPU, in the other rack for four
+    decision = LEVEL.place(Request(1), yard)
+    assert decision is not None and decision.nodes.tolist() == [2]
+
+
+def test_of_nodes_with_room_for_as_many_pods_the_first_is_taken() -> None:
+    yard = yard_of([2], trays=2)
+    yard.busy[0], yard.busy[1] = 0b0001, 0b0011
+    decision = LEVEL.place(Request(2), yard)
+    assert decision is not None and decision.nodes.tolist() == [0]
+
+
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
 def test_servers_that_are_their_own_domain_hold_no_larger_segment(policy: Policy) -> None:
     yard = Yard.on(Columns.of(simulate(racks=0, hgx=8, gpu="H200")))
@@ -121,7 +161,7 @@ def test_failed_and_cordoned_nodes_are_left_out(policy: Policy) -> None:
     assert policy.place(gang(3), yard) is None
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+@pytest.mark.parametrize("policy", [*POLICIES, NEAREST], ids=lambda policy: policy.name)
 @given(
     free=st.lists(st.integers(0, 6), min_size=1, max_size=9),
     per_block=st.integers(0, 4),

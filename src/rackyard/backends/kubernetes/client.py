@@ -8,6 +8,7 @@ import contextlib
 import os
 import random
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -36,7 +37,7 @@ METADATA = "application/json;as={};g=meta.k8s.io;v=v1"
 JSON = "application/json"
 
 _JSON_BODY = {"Accept": JSON, "Content-Type": JSON}
-_TRANSIENT = (429, 500, 502, 503, 504)
+TRANSIENT = (429, 500, 502, 503, 504)
 _MOST_WAIT = 30.0
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -120,6 +121,8 @@ class Client:
     http: "httpx2.Client"
     server: str
     retry: Retry = field(default_factory=Retry)
+    tls: ssl.SSLContext | bool = True
+    """For connections beside `http`: how the server is checked, and our certificate."""
 
     def __enter__(self) -> "Client":
         return self
@@ -149,6 +152,21 @@ class Client:
     def delete(self, path: str, params: Mapping[str, str], body: Any = None) -> bytes:
         """The body that a DELETE answers with; `body` is a DeleteOptions. Errors as above: 404 when it is gone."""
         return self._send("DELETE", path, params, _JSON_BODY, None if body is None else msgspec.json.encode(body))
+
+    def write(self, method: str, path: str, kind: str, body: Any) -> bytes:
+        """The body that a request of any method with a body of media type `kind` answers with. Errors as above."""
+        return self._send(method, path, {}, {"Accept": JSON, "Content-Type": kind}, msgspec.json.encode(body))
+
+    def authorization(self) -> dict[str, str]:
+        """The headers that carry our credentials, for connections beside `http`. UsageError when there are none."""
+        if self.http.auth is None:
+            return {}
+        request = self.http.build_request("GET", self.server)
+        try:
+            told = next(self.http.auth.sync_auth_flow(request)).headers
+        except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:
+            raise self._no_credentials(error) from None
+        return {"Authorization": told["Authorization"]} if "Authorization" in told else {}
 
     @contextlib.contextmanager
     def stream(self, path: str, params: Mapping[str, str], accept: str, patience: float) -> "Iterator[Stream]":
@@ -190,7 +208,7 @@ class Client:
             if answer.is_success:
                 return answer.content
             status = _status(answer)
-            if answer.status_code not in _TRANSIENT or tried >= self.retry.tries:
+            if answer.status_code not in TRANSIENT or tried >= self.retry.tries:
                 raise _refusal(method, path, self.server, status)
             self.retry.sleep(self.retry.wait(tried, _retry_after(answer, status)))
 
@@ -215,7 +233,8 @@ def connect(kubeconfig: str | None = None, context: str | None = None, retry: Re
     parameters = client_adapter.ConnectionParams(timeout=httpx2.Timeout(30))
     with _told(origin):
         http = client_adapter.Client(config, parameters)
-    return Client(http, config.cluster.server, retry or Retry())
+        tls = client_adapter.verify_cluster(config.cluster, config.user, config.abs_file)
+    return Client(http, config.cluster.server, retry or Retry(), tls)
 
 
 def node_path(name: str) -> str:

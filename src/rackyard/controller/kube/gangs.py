@@ -2,15 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rackyard.controller.kube.objects import RANK, REQUEST, SIZE, Pod
+from rackyard.controller.kube.domains import compute_domain
+from rackyard.controller.kube.kinds import place_in_gang, size_of
+from rackyard.controller.kube.objects import RANK, REQUEST, SIZE, Pod, PodGroup
 from rackyard.placement import Request
 from rackyard.placement.record import request_from
-
-_NUMBER = re.compile(r"(?:^|-)(\d+)$")
-_RANKS = (RANK, "batch.kubernetes.io/job-completion-index", "volcano.sh/task-index")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +20,25 @@ class Gang:
     """`namespace/name`."""
     pods: tuple[Pod, ...]
     request: Request
+    queue: str = ""
+    """Volcano's, where it has a PodGroup."""
+    kept_out: str = ""
+    """Why Volcano's queue has not let it in; empty where it has, or where there is none."""
+
+    @property
+    def priority(self) -> int:
+        """The lowest of its pods': what can be preempted in part is preempted whole."""
+        return min(pod.spec.priority for pod in self.pods)
+
+    @property
+    def since(self) -> str:
+        """When its first pod was made, RFC 3339."""
+        return min(pod.metadata.creation_timestamp for pod in self.pods)
+
+    @property
+    def waits(self) -> bool:
+        """Whether our gate still holds all of it."""
+        return all(pod.gated for pod in self.pods)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,44 +48,73 @@ class Unready:
     key: str
     reason: str
     message: str
+    pods: tuple[Pod, ...] = ()
+    """Those that are there."""
 
 
-def gangs(pods: Iterable[Pod]) -> list[Gang | Unready]:
-    """All gangs, by name. Pods that are done or being deleted are not counted."""
-    members: dict[str, list[Pod]] = {}
-    for pod in pods:
-        if pod.gang and not pod.over and not pod.metadata.deletion_timestamp:
-            members.setdefault(pod.gang, []).append(pod)
-    return [_gang(key, members[key]) for key in sorted(members)]
-
-
-def _gang(key: str, pods: list[Pod]) -> Gang | Unready:
-    sizes = {pod.metadata.annotations.get(SIZE, "") for pod in pods}
-    told = sizes.pop()
-    if sizes or not re.fullmatch(r"[1-9]\d{0,5}", told):
-        return Unready(key, "UnknownSize", f"annotation {SIZE} must be the same number of pods on all of them")
-    size = int(told)
-    if len(pods) < size:
-        return Unready(key, "MembersMissing", f"{len(pods)} of {size} pods are there")
-    if len(pods) > size:
-        return Unready(key, "TooMany", f"{len(pods)} pods say that the gang has {size}")
-    ranks = [_rank(pod) for pod in pods]
-    if sorted(rank for rank in ranks if rank is not None) != list(range(size)):
-        return Unready(key, "NoRanks", f"the pods' places in the gang must be 0 to {size - 1}: annotation {RANK}")
-    ordered = tuple(pod for _, pod in sorted(zip(ranks, pods, strict=True), key=lambda each: each[0] or 0))
+def gang_of(key: str, pods: Sequence[Pod], group: PodGroup | None = None) -> Gang | Unready:
+    """The gang that those pods make. Pods that have ended or are being deleted don't count. `group` is its PodGroup,
+    where Volcano schedules it: it says the size where the pods don't.
+    """
+    alive = [pod for pod in pods if not pod.over and not pod.metadata.deletion_timestamp]
+    unready = _unready(pods, alive, group)
+    if unready is not None:
+        reason, message = unready
+        return Unready(key, reason, message, tuple(alive))
+    ordered = _in_order(alive)
+    if ordered is None:
+        told = f"no order of the pods: annotation {RANK} must be 0 to {len(alive) - 1}, or their names end in a number"
+        return Unready(key, "NoRanks", told, tuple(alive))
     try:
-        return Gang(key, ordered, _request(ordered))
+        compute_domain(ordered)
     except ValueError as error:
-        return Unready(key, "BadRequest", str(error))
+        return Unready(key, "BadComputeDomain", str(error), tuple(alive))
+    try:
+        return Gang(key, ordered, _request(ordered), group.spec.queue if group else "", _kept_out(group))
+    except ValueError as error:
+        return Unready(key, "BadRequest", str(error), tuple(alive))
 
 
-def _rank(pod: Pod) -> int | None:
-    said = {**pod.metadata.labels, **pod.metadata.annotations}
-    told = next((said[key] for key in _RANKS if key in said), None)
-    if told is None:
-        found = _NUMBER.search(pod.metadata.name)
-        told = found.group(1) if found else ""
-    return int(told) if told.isascii() and told.isdigit() and len(told) <= 6 else None
+def _unready(pods: Sequence[Pod], alive: list[Pod], group: PodGroup | None) -> tuple[str, str] | None:
+    told = {pod.metadata.annotations.get(SIZE, "") for pod in alive}
+    if told == {""}:
+        told = {str(size or "") for size in map(size_of, alive)}
+    if told == {""} and group is not None and group.spec.min_member > 0:
+        told = {str(group.spec.min_member)}
+    if len(told) != 1 or not re.fullmatch(r"[1-9]\d{0,5}", size_said := next(iter(told))):
+        if not alive:
+            return "Ended", "its pods have ended"
+        return "UnknownSize", f"annotation {SIZE} must be the same number of pods, from 1, on all of them"
+    size = int(size_said)
+    ended = sum(pod.over for pod in pods)
+    if len(alive) < size and ended:
+        return "Finishing", f"{ended} pods have ended, {len(alive)} run on"
+    if len(alive) < size:
+        return "MembersMissing", f"{len(alive)} of {size} pods are there"
+    if len(alive) > size:
+        return "TooMany", f"{len(alive)} pods say that the gang has {size}"
+    others = sorted({name for pod in alive for name in pod.elsewhere})
+    if others:
+        return "OtherGates", f"other gates hold its pods: {', '.join(others)}"
+    return None
+
+
+def _kept_out(group: PodGroup | None) -> str:
+    if group is None or group.admitted:
+        return ""
+    why = next((each.message for each in reversed(group.status.conditions) if each.message), "")
+    told_by = f": {why}" if why else ""
+    return f"queue {group.spec.queue or 'default'} has not let its PodGroup in ({group.status.phase or 'new'}){told_by}"
+
+
+def _in_order(pods: list[Pod]) -> tuple[Pod, ...] | None:
+    """By rank; None where that is not to be known. Of a gang that is let go in part, the plan knows the ranks."""
+    if len(pods) == 1 or len({pod.released for pod in pods}) > 1:
+        return tuple(sorted(pods, key=lambda pod: pod.key))
+    places = [(place, pod) for pod in pods if (place := place_in_gang(pod)) is not None]
+    if len({place for place, _ in places}) < len(pods):
+        return None
+    return tuple(pod for _, pod in sorted(places, key=lambda each: each[0]))
 
 
 def _request(pods: tuple[Pod, ...]) -> Request:
@@ -78,9 +125,15 @@ def _request(pods: tuple[Pod, ...]) -> Request:
     texts = {pod.metadata.annotations.get(REQUEST, "{}") for pod in pods}
     if len(texts) > 1:
         raise ValueError(f"annotation {REQUEST} differs between the pods")
-    data = json.loads(texts.pop())
+    try:
+        data = json.loads(texts.pop())
+    except ValueError as error:
+        raise ValueError(f"annotation {REQUEST} is not JSON: {error}") from None
     if not isinstance(data, dict):
-        raise ValueError(f"annotation {REQUEST} is no JSON object")
+        raise ValueError(f'annotation {REQUEST} must be a JSON object, as {{"segment_gpus": 64}}')
     each = counts.pop()
-    asked = request_from({**data, "gpus": each * len(pods)})
+    try:
+        asked = request_from({**data, "gpus": each * len(pods)})
+    except ValueError as error:
+        raise ValueError(f"annotation {REQUEST}: {error}") from None
     return replace(asked, gpus_per_node=each)

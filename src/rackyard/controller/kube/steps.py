@@ -1,21 +1,45 @@
-"""What comes next for a gang: a pure function of its pods, its plan and the room there is.
+"""What comes next for a gang that has a plan: a pure function of its pods, its plan and what the cluster is like.
 
 The plan is stored before anything is released, and every step may be repeated: whoever finds a plan goes on with it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from rackyard.controller.kube.gangs import Gang
-from rackyard.controller.kube.objects import GATE, RANK, SEATS, SEGMENT, GangPlan, Member, PlanSpec, Pod
-from rackyard.fabric import Site
-from rackyard.placement import Placement
+from rackyard.controller.kube.objects import (
+    ATTEMPT,
+    GATE,
+    MASTER,
+    RANK,
+    SEATS,
+    SEGMENT,
+    GangPlan,
+    Member,
+    Pod,
+    Victim,
+)
 
 NOMINATED = ("volcano",)
 """Schedulers that need `status.nominatedNodeName`: Volcano replays one pod's node error for the others of its role
 (`predicateErrorCacheEnable`), but tries a nominated node alone (facts: scheduling §1, §7)."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a step depends on beside the gang."""
+
+    lost: Mapping[str, str]
+    """Why nodes of the plan can't take a pod any more: gone, cordoned, not ready, or full with others."""
+    faulty: Mapping[str, str]
+    """Why nodes must not be used any longer, not even by pods that run there."""
+    there: Collection[str]
+    """The uids of all pods that hold something."""
+    places: Mapping[str, Mapping[str, str]]
+    """What pods on the plan's nodes are told of the topology, as annotations."""
+    refused: Mapping[str, str]
+    """Nodes whose pods the scheduler has refused to bind for long enough, with its words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +52,13 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
+class Preempt:
+    """Pods that have to go first."""
+
+    victims: tuple[Victim, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Patches that may be made in any order, all of one kind."""
 
@@ -36,94 +67,93 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The plan can't be kept: drop it, and delete these pods, so that their controller makes them anew, gated."""
+    """The plan can't be kept: it ends, and what it let go is evicted, so that its controller makes it anew, gated."""
 
-    why: str
-    pods: tuple[Pod, ...]
-
-
-Step = Release | Again | None
+    reason: str
+    message: str
+    refused: tuple[str, ...] = ()
 
 
-def plan_of(gang: Gang, seats: Placement, site: Site) -> PlanSpec:
-    """The plan for a placement: the nth pod gets the nth node."""
-    by_node: dict[str, list[str]] = {}
-    segment: dict[str, int] = {}
-    for seat in seats.seats:
-        by_node.setdefault(seat.node, []).append(f"{seat.rank}:{seat.gpu}:{seat.nic}")
-        segment.setdefault(seat.node, seat.segment)
-    members = tuple(
-        Member(pod.metadata.name, pod.metadata.uid, node, segment[node], ",".join(by_node[node]))
-        for pod, node in zip(gang.pods, seats.nodes(), strict=True)
-    )
-    cost = {term.name: term.value for term in seats.cost}
-    return PlanSpec(gang.key, site.digest(), members, seats.spares, cost)
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """All are where they belong."""
 
 
-def next_step(gang: Gang, plan: GangPlan, lost: Mapping[str, str]) -> Step:
-    """What comes next for a gang that has a plan; None when there is nothing to do but wait.
+Step = Preempt | Release | Again | Bound | None
 
-    `lost` says of nodes why they can't take a pod any more: gone, cordoned, or full with others.
-    """
-    members = {member.pod: member for member in plan.spec.members}
-    if {pod.metadata.name: pod.metadata.uid for pod in gang.pods} != {m.pod: m.uid for m in members.values()}:
-        return Again("its pods are not those of the plan", _unbound(gang))
-    pairs = [(pod, members[pod.metadata.name]) for pod in gang.pods]
-    for pod, member in pairs:
-        if pod.spec.node_name not in ("", member.node):
-            return Again(f"pod {pod.key} was bound to {pod.spec.node_name}, not {member.node}", _unbound(gang))
-        if not pod.spec.node_name and member.node in lost:
-            return Again(f"node {member.node} {lost[member.node]} before pod {pod.key} was on it", _unbound(gang))
+
+def next_step(gang: Gang, plan: GangPlan, world: World, master: str) -> Step:
+    """What comes next; None when there is nothing to do but wait. `master` is where rank 0 is met."""
+    members = {member.pod: (rank, member) for rank, member in enumerate(plan.spec.members)}
+    if {pod.metadata.name: pod.metadata.uid for pod in gang.pods} != {m.pod: m.uid for m in plan.spec.members}:
+        return Again("Restarted", "pods of the gang were made anew")
+    pairs = [(pod, *members[pod.metadata.name]) for pod in gang.pods]
+    found = _trouble(pairs, plan, world)
+    if found is not None:
+        return found
+    victims = tuple(victim for victim in plan.spec.victims if victim.uid in world.there)
+    if victims and any(pod.gated for pod in gang.pods):
+        return Preempt(victims)
+    if gang.kept_out and gang.waits:
+        return None
     nominate = [
-        Patch(pod, {"status": {"nominatedNodeName": member.node}}, status=True)
-        for pod, member in pairs
+        Patch(pod, {"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": member.node}}, status=True)
+        for pod, _, member in pairs
         if pod.gated and pod.spec.scheduler_name in NOMINATED and pod.status.nominated_node_name != member.node
     ]
     if nominate:
         return Release(tuple(nominate))
-    gated = tuple(Patch(pod, _lifted(pod, member, rank)) for rank, (pod, member) in enumerate(pairs) if pod.gated)
-    return Release(gated) if gated else None
+    told = {ATTEMPT: str(plan.spec.attempt), MASTER: master}
+    gated = tuple(
+        Patch(pod, _lifted(pod, member, {RANK: str(rank), **told, **world.places.get(member.node, {})}))
+        for pod, rank, member in pairs
+        if pod.gated
+    )
+    if gated:
+        return Release(gated)
+    return Bound() if all(pod.spec.node_name for pod in gang.pods) else None
 
 
-_NORMAL = frozenset({"Placed", "Released", "Bound"})
+def leftovers(plan: GangPlan, pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    """Pods that a plan which has ended let go, or one before it: they are evicted, also by whoever comes after a crash.
+    Those that a later plan let go are left to it.
+    """
+    mine = {member.uid for member in plan.spec.members}
+    found = (pod for pod in pods if pod.metadata.uid in mine and pod.released and not pod.over)
+    return tuple(pod for pod in found if _let_go_by(pod, plan) <= plan.spec.attempt)
 
 
-def event_of(pod: Pod, reason: str, message: str, now: datetime) -> dict[str, Any]:
-    """A core/v1 Event about a pod, at most as long as the API server takes it (1,024 bytes of message)."""
-    meta = pod.metadata
-    time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"generateName": f"{meta.name[:240]}.", "namespace": meta.namespace},
-        "involvedObject": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "name": meta.name,
-            "namespace": meta.namespace,
-            "uid": meta.uid,
-        },
-        "reason": f"Gang{reason}",
-        "message": message.encode()[:1024].decode(errors="ignore"),
-        "type": "Normal" if reason in _NORMAL else "Warning",
-        "source": {"component": "rackyard"},
-        "firstTimestamp": time,
-        "lastTimestamp": time,
-        "count": 1,
-    }
+def _let_go_by(pod: Pod, plan: GangPlan) -> int:
+    """Which attempt let it go; where it does not say, this plan."""
+    told = pod.metadata.annotations.get(ATTEMPT, "")
+    return int(told) if told.isascii() and told.isdigit() and len(told) < 10 else plan.spec.attempt
 
 
-def _unbound(gang: Gang) -> tuple[Pod, ...]:
-    """A gang is all or nothing: what is bound goes, too."""
-    return tuple(pod for pod in gang.pods if not pod.gated)
+def _trouble(pairs: list[tuple[Pod, int, Member]], plan: GangPlan, world: World) -> Again | None:
+    for pod, _, member in pairs:
+        on = pod.spec.node_name
+        if on not in ("", member.node):
+            return Again("Astray", f"pod {pod.key} was bound to {on}, not {member.node}")
+        if pod.released and _let_go_by(pod, plan) != plan.spec.attempt:
+            return Again("Astray", f"pod {pod.key} was let go by another attempt")
+        if member.node in world.faulty:
+            return Again("Fault", world.faulty[member.node])
+        if not on and member.node in world.lost:
+            return Again("NodeLost", f"node {member.node} {world.lost[member.node]} before pod {pod.key} was on it")
+    refused = [(pod, member.node) for pod, _, member in pairs if member.node in world.refused and pod.refused]
+    if refused:
+        pod, node = refused[0]
+        nodes = tuple(sorted({name for _, name in refused}))
+        return Again("Refused", f"the scheduler does not bind pod {pod.key} to {node}: {world.refused[node]}", nodes)
+    return None
 
 
-def _lifted(pod: Pod, member: Member, rank: int) -> dict[str, Any]:
+def _lifted(pod: Pod, member: Member, told: dict[str, str]) -> dict[str, Any]:
     """One PATCH pins the pod, tells it its place, and lifts the gate."""
     return {
         "metadata": {
             "uid": pod.metadata.uid,  # a later pod of the same name is refused
-            "annotations": {RANK: str(rank), SEGMENT: str(member.segment), SEATS: member.seats},
+            "annotations": {**told, SEGMENT: str(member.segment), SEATS: member.seats},
         },
         "spec": {
             "affinity": _pinned(pod.spec.affinity or {}, member.node),

@@ -1,77 +1,143 @@
 """What the cluster is to a decision: which nodes of the site take pods, and who uses what of it. Pure."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from rackyard.controller.kube.objects import SEATS, GangPlan, Node, Pod
+from rackyard.controller.kube.objects import DOMAIN, RACK, RAILS, SEATS, GangPlan, Node, Pod
 from rackyard.fabric import Site
-from rackyard.placement import Occupancy
+from rackyard.placement import Occupancy, Placement, Seat, Segment
 
 
-def site_now(site: Site, nodes: Mapping[str, Node]) -> Site:
-    """The site as the cluster has it: nodes that it does not know, or that take no pods, are cordoned."""
+def out_of_use(site: Site, nodes: Mapping[str, Node]) -> dict[str, str]:
+    """Nodes of the site that take no pods, and why: those that the cluster does not know are among them, and those
+    that are marked as faulty, if not yet or no longer cordoned.
+    """
     out = {node.name: "not in the cluster" for node in site.nodes if node.name not in nodes}
-    out |= {name: node.trouble for name, node in nodes.items() if node.trouble and site.has_node(name)}
-    return site.with_cordon(out)
+    told = {name: node.trouble or node.fault for name, node in nodes.items() if site.has_node(name)}
+    return out | {name: why for name, why in told.items() if why}
 
 
-def occupancy_of(pods: Iterable[Pod], plans: Iterable[GangPlan], site: Site) -> Occupancy:
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Who uses what."""
+
+    occupancy: Occupancy
+    alone: Mapping[str, tuple[Pod, tuple[int, ...]]]
+    """Pods on nodes that no plan speaks for, by key, and the GPUs that they are taken to have."""
+
+
+def held(pods: Iterable[Pod], plans: Iterable[GangPlan], site: Site) -> Held:
     """GPUs in use: of pods on nodes, and of plans whose pods are not there yet. Which GPUs a pod has is known of those
     that we placed; of others the first ones that nobody else is known to have.
     """
     used: dict[str, set[int]] = {}
     owners: dict[str, list[str]] = {}
-    unknown: list[tuple[Pod, int]] = []
+    alone: dict[str, tuple[Pod, tuple[int, ...]]] = {}
 
     def take(node: str, gpus: Iterable[int], owner: str) -> None:
         used.setdefault(node, set()).update(gpus)
         owners.setdefault(node, []).append(owner)
 
+    planned: set[str] = set()
     for plan in plans:
+        planned.update(member.uid for member in plan.spec.members)
         for member in plan.spec.members:
             take(member.node, gpus_in(member.seats), plan.key)
         for spare in plan.spec.spares:
             if site.has_node(spare):
                 take(spare, (gpu.index for gpu in site.node(spare).gpus), plan.key)
-    planned = {(plan.key, member.pod) for plan in plans for member in plan.spec.members}
+    unknown: list[tuple[Pod, int]] = []
     for pod in pods:
-        if not pod.spec.node_name or pod.over or (pod.gang, pod.metadata.name) in planned:
+        node = pod.spec.node_name
+        if not node or pod.over or pod.metadata.uid in planned or not site.has_node(node):
             continue
-        told = pod.metadata.annotations.get(SEATS)
-        if told:
-            take(pod.spec.node_name, gpus_in(told), pod.key)
+        if told := gpus_in(pod.metadata.annotations.get(SEATS, "")):
+            take(node, told, pod.key)
+            alone[pod.key] = (pod, tuple(told))
         elif (count := gpus_of(pod)) > 0:
             unknown.append((pod, count))
     for pod, count in unknown:
-        node = pod.spec.node_name
-        if site.has_node(node):
-            free = [gpu.index for gpu in site.node(node).gpus if gpu.index not in used.get(node, ())]
-            take(node, free[:count], pod.key)
-    return Occupancy({n: frozenset(g) for n, g in used.items()}, {n: tuple(names) for n, names in owners.items()})
+        busy = used.get(pod.spec.node_name, ())
+        free = [gpu.index for gpu in site.node(pod.spec.node_name).gpus if gpu.index not in busy][:count]
+        take(pod.spec.node_name, free, pod.key)
+        alone[pod.key] = (pod, tuple(free))
+    everybody = {node: tuple(names) for node, names in owners.items()}
+    return Held(Occupancy({node: frozenset(gpus) for node, gpus in used.items()}, everybody), alone)
 
 
-def lost(plan: GangPlan, nodes: Mapping[str, Node], pods: Iterable[Pod]) -> dict[str, str]:
-    """Why nodes of a plan can't take its pods any more."""
-    members = {member.node: member for member in plan.spec.members}
-    others: dict[str, int] = {}
-    for pod in pods:
-        on = pod.spec.node_name
-        if on in members and not pod.over and members[on].pod != pod.metadata.name:
-            others[on] = others.get(on, 0) + gpus_of(pod)
+def lost(plan: GangPlan, nodes: Mapping[str, Node], load: Mapping[str, list[Pod]]) -> dict[str, str]:
+    """Why nodes of a plan can't take its pods any more. `load` are the pods on each node."""
+    going = {victim.uid for victim in plan.spec.victims}
     found: dict[str, str] = {}
-    for name, member in members.items():
-        node = nodes.get(name)
+    for member in plan.spec.members:
+        node = nodes.get(member.node)
+        others = (pod for pod in load.get(member.node, ()) if pod.metadata.uid not in (member.uid, *going))
         if node is None:
-            found[name] = "was deleted"
+            found[member.node] = "was deleted"
         elif node.trouble:
-            found[name] = node.trouble
-        elif int(node.status.allocatable.gpus) - others.get(name, 0) < len(gpus_in(member.seats)):
-            found[name] = "was taken by another pod"
+            found[member.node] = node.trouble
+        elif int(node.status.allocatable.gpus) - sum(map(gpus_of, others)) < len(gpus_in(member.seats)):
+            found[member.node] = "was taken by another pod"
+    return found
+
+
+def by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
+    """The pods that hold something, by their node."""
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.spec.node_name and not pod.over:
+            found.setdefault(pod.spec.node_name, []).append(pod)
+    return found
+
+
+def placement_of(plan: GangPlan, site: Site) -> Placement | None:
+    """The placement that a plan was made of, without its reasons; None where the site has changed under it, or somebody
+    wrote a plan of his own.
+    """
+    seats: list[Seat] = []
+    segments: dict[int, list[str]] = {}
+    for member in plan.spec.members:
+        if not site.has_node(member.node):
+            return None
+        segments.setdefault(member.segment, []).append(member.node)
+        rails = {nic.name: nic.rail for nic in site.node(member.node).nics}
+        for local, told in enumerate(member.seats.split(",")):
+            rank, gpu, nic = [*told.split(":"), "", ""][:3]
+            if not (_number(rank) and _number(gpu)):
+                return None
+            rail = rails.get(nic)
+            seats.append(
+                Seat(int(rank), member.node, local, int(gpu), nic, -1 if rail is None else rail, member.segment)
+            )
+    parts = []
+    for index, nodes in sorted(segments.items()):
+        first = site.node(nodes[0])
+        parts.append(Segment(index, first.domain, first.rack, tuple(nodes)))
+    spares = tuple(name for name in plan.spec.spares if site.has_node(name))
+    return Placement(tuple(seats), tuple(parts), spares, (), ())
+
+
+def topology_of(plan: GangPlan, site: Site) -> dict[str, dict[str, str]]:
+    """What pods are told of the topology around them, as annotations, by node."""
+    found = {}
+    for member in plan.spec.members:
+        if site.has_node(member.node):
+            node = site.node(member.node)
+            rails = {nic.name: str(nic.rail) for nic in node.nics}
+            nics = (seat.split(":")[2] for seat in member.seats.split(",") if seat.count(":") == 2)
+            told = {RACK: node.rack, DOMAIN: str(node.domain), RAILS: ",".join(rails.get(nic, "") for nic in nics)}
+            found[member.node] = told
     return found
 
 
 def gpus_in(seats: str) -> list[int]:
-    """The GPU indices of an annotation of seats."""
-    return [int(seat.split(":")[1]) for seat in seats.split(",") if seat.count(":") == 2]
+    """The GPU indices of an annotation of seats; what is none is left out."""
+    parts = (seat.split(":") for seat in seats.split(","))
+    return [int(part[1]) for part in parts if len(part) == 3 and _number(part[1])]
+
+
+def _number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10
 
 
 def gpus_of(pod: Pod) -> int:

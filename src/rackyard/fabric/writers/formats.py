@@ -4,7 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rackyard.fabric.model import Site
-from rackyard.fabric.writers import dot, kueue, site_json, slurm_block, slurm_tree, slurm_yaml, topograph, volcano
+from rackyard.fabric.writers import (
+    dot,
+    kueue,
+    podgroup,
+    site_json,
+    slurm_block,
+    slurm_tree,
+    slurm_yaml,
+    topograph,
+    volcano,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +32,12 @@ FORMATS: tuple[Format, ...] = (
         "volcano", volcano.write, "HyperNodes by tier", "racks, rails, switches, health, cordons, everything in a node"
     ),
     Format("kueue", kueue.write, "Topology over node labels", "the groups themselves: they are in the labels"),
+    Format(
+        "podgroup",
+        podgroup.write,
+        "PodGroup of kube-scheduler, an example",
+        "all tiers but the NVLink domain; the groups themselves: they are in the labels",
+    ),
     Format(
         "slurm-tree",
         slurm_tree.write,

@@ -14,7 +14,7 @@ from rackyard.placement.replay.policies.first_fit import first_fit
 from rackyard.placement.replay.policies.mend import mend
 from rackyard.placement.replay.policies.per_level import per_level
 from rackyard.placement.replay.policies.slurm_block import slurm_block
-from rackyard.placement.replay.policies.tier_by_tier import tier_by_tier
+from rackyard.placement.replay.policies.tier_by_tier import nearest, tier_by_tier
 from rackyard.placement.yard import Decision, Yard
 
 
@@ -70,10 +70,21 @@ POLICIES: tuple[Policy, ...] = (
     ),
 )
 
+MORE: tuple[Policy, ...] = (
+    Policy(
+        "nearest",
+        "Volcano, soft mode: pod by pod, each as near to those before as it can be",
+        "kept, as partitions",
+        "volcano.sh/en/docs/network_topology_aware_scheduling",
+        nearest,
+    ),
+)
+"""Run only where they are named."""
+
 
 def named(names: Sequence[str]) -> tuple[Policy, ...]:
-    """The policies of those names, each once; all for none. UsageError for a name that is not there."""
-    by_name = {policy.name: policy for policy in POLICIES}
+    """The policies of those names, each once; `POLICIES` for none. UsageError for a name that is not there."""
+    by_name = {policy.name: policy for policy in (*POLICIES, *MORE)}
     for name in names:
         if name not in by_name:
             close = difflib.get_close_matches(name, by_name, 1)

@@ -31,8 +31,10 @@ def per_level(request: Request, yard: Yard) -> Decision | None:
 
     Sources: https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/ and KEP-2724 in
     https://github.com/kubernetes-sigs/kueue/tree/main/keps/2724-topology-aware-scheduling, read with
-    pkg/cache/scheduler/tas_flavor_snapshot.go (ff69552). Here a node takes one pod of a gang, as everywhere in this
-    replay; `TASBalancedPlacement`, which is off unless asked for, is left out.
+    pkg/cache/scheduler/tas_flavor_snapshot.go (v0.17.0, which this is held to by a test, and ff69552). A node takes one
+    pod of a gang here, as everywhere in this replay, so room is counted in nodes, whatever else is free on them; for a
+    gang of one pod it is counted in such pods, as Kueue does. `TASBalancedPlacement`, which is off unless asked for,
+    is left out.
     """
     for room in rooms(request, yard):
         unit = room.shape.unit if request.segment_required else 1
@@ -61,7 +63,7 @@ def _domains(room: Room, unit: int) -> list[tuple[int, int]] | None:
 
 def _levels(room: Room, unit: int) -> list[_Level]:
     """From the part down to the domain; for servers that are their own domain, down to the rack."""
-    counts = room.counts()
+    counts = np.add.reduceat(_pods(room), room.ground.starts, dtype=np.int32)
     slices = counts if unit == 1 else np.where(room.ground.loose, 0, counts // unit)
     made = []
     for tier in ("part", "block", "leaf", "domain"):
@@ -91,20 +93,18 @@ def _fewest(order: Sequence[int], room: Ints, need: int) -> list[tuple[int, int]
 
 def _hosts(room: Room, chosen: Sequence[tuple[int, int]], unit: int) -> Positions:
     """Nodes of the chosen pools; with slices so many of each, else the first ones of all of them together."""
-    whole = room.shape.per_node == room.ground.size
     if unit > 1:
-        parts = [_tightest(room, pool, slices * unit, whole) for pool, slices in chosen]
-        return np.sort(np.concatenate(parts))
+        return np.sort(np.concatenate([room.of_pool(pool)[: slices * unit] for pool, slices in chosen]))
     pools = np.zeros(len(room.ground.starts), np.bool_)
     pools[[pool for pool, _ in chosen]] = True
     nodes = room.in_pools(pools)
-    if not whole:
-        nodes = nodes[np.argsort(np.bitwise_count(room.free[nodes]), kind="stable")]
-    return np.sort(nodes[: room.shape.nodes])
+    if room.shape.nodes == 1:
+        return nodes[[np.argmin(_pods(room)[nodes])]]
+    return nodes[: room.shape.nodes]
 
 
-def _tightest(room: Room, pool: int, count: int, whole: bool) -> Positions:
-    nodes = room.of_pool(pool)
-    if not whole:
-        nodes = nodes[np.argsort(np.bitwise_count(room.free[nodes]), kind="stable")]
-    return nodes[:count]
+def _pods(room: Room) -> Ints:
+    """Pods of the gang that each node has room for: one, unless the gang is a single pod."""
+    if room.shape.nodes > 1:
+        return room.fits.astype(np.int32)
+    return np.bitwise_count(room.free).astype(np.int32) // np.int32(room.shape.per_node)

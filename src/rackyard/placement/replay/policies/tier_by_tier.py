@@ -1,39 +1,64 @@
-"""Tier by tier: the rule of Volcano's network-topology-aware plugin in hard mode."""
+"""Tier by tier: the rule of Volcano's network-topology-aware plugin, in hard and in soft mode."""
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rackyard.placement.columns import Ints
 from rackyard.placement.model import Request
+from rackyard.placement.replay.policies.pod_by_pod import seat
 from rackyard.placement.replay.policies.room import TIERS, Positions, Room, rooms
 from rackyard.placement.yard import Decision, Yard
 
 Floats = NDArray[np.float64]
 
 
-def tier_by_tier(request: Request, yard: Yard) -> Decision | None:
-    """Try the tiers from the NVLink domain upwards; the first with a group that holds the gang decides.
+def tier_by_tier(request: Request, yard: Yard, rank: Ints | None = None) -> Decision | None:
+    """Hard mode: try the tiers from the NVLink domain upwards; the first with a group that holds the gang decides.
 
     Among the groups of that tier the one wins that would be fullest afterwards, (used + requested) / allocatable in
-    GPUs. Inside the group the nodes are taken by the same ratio, then in the order of the fabric: nothing asks for few
-    domains there. A required segment is a partition (`partitionPolicy` with hard mode at tier 1): each goes to the
-    domain of the group that it would fill most, and the group with the highest sum wins. A segment that is not
-    required is a partition in soft mode, which nothing holds together.
+    GPUs. Inside it pods are placed one by one, as in soft mode. A required segment is a partition (`partitionPolicy`
+    with hard mode at tier 1): each goes to the domain of the group that it would fill most, and the group with the
+    highest sum wins. A segment that is not required is a partition in soft mode, which nothing holds together.
+
+    Volcano breaks ties at random. Here `rank` does, pool by pool, lowest first; the order of the fabric without it.
 
     Sources: https://volcano.sh/en/docs/network_topology_aware_scheduling/ and
-    https://github.com/volcano-sh/volcano (pkg/scheduler/plugins/network-topology-aware, actions/allocate; ed72c7c).
-    Volcano breaks ties at random; here the first in the order of the fabric wins. It scores a gang's second and later
-    pods by their nearness to those placed, which in this order comes to the same nodes.
+    https://github.com/volcano-sh/volcano (pkg/scheduler/plugins/network-topology-aware, actions/allocate; v1.14.1,
+    which this is held to by a test, and ed72c7c).
     """
     for room in rooms(request, yard):
+        order = _order(room, rank)
         by_segment = request.segment_required and room.shape.unit > 1
         for tier in TIERS:
-            nodes = _partitioned(room, tier) if by_segment else _together(room, tier)
+            nodes = _partitioned(room, tier, order) if by_segment else _together(room, tier, order)
             if nodes is not None:
                 return room.seats(nodes)
     return None
 
 
-def _together(room: Room, tier: str) -> Positions | None:
+def nearest(request: Request, yard: Yard, rank: Ints | None = None) -> Decision | None:
+    """Soft mode: the first pod goes to the fullest node that there is, each next one as near to them as it can.
+
+    Nothing looks ahead: the domain of the first pod may have room for no other. Once pods are in domains that only the
+    whole cluster joins, no group but their own domains is nearer than another. Required segments, ties and sources are
+    as in `tier_by_tier`, but the whole site is the only group.
+    """
+    for room in rooms(request, yard):
+        order = _order(room, rank)
+        if request.segment_required and room.shape.unit > 1:
+            nodes = _partitioned(room, TIERS[-1], order)
+        else:
+            nodes = seat(room, np.ones(len(room.ground.total), np.bool_), order)
+        if nodes is not None:
+            return room.seats(np.sort(nodes))
+    return None
+
+
+def _order(room: Room, rank: Ints | None) -> Ints:
+    return np.arange(len(room.ground.total), dtype=np.int32) if rank is None else rank
+
+
+def _together(room: Room, tier: str, order: Ints) -> Positions | None:
     ground = room.ground
     groups = ground.tiers[tier]
     counts = np.where(ground.loose, 0, room.counts()) if tier == "domain" else room.counts()
@@ -41,12 +66,13 @@ def _together(room: Room, tier: str) -> Positions | None:
     if not enough.any():
         return None
     score = _fullness(room, groups[ground.pool], room.shape.nodes * room.shape.per_node)
-    best = int(np.argmax(np.where(enough, score, -1.0)))
-    nodes = room.in_pools(groups == best)
-    return _packed(room, nodes, room.shape.nodes)
+    best = _first_of_best(np.where(enough, score, -1.0), groups, order)
+    nodes = seat(room, groups == best, order)
+    assert nodes is not None  # the group has room
+    return np.sort(nodes)
 
 
-def _partitioned(room: Room, tier: str) -> Positions | None:
+def _partitioned(room: Room, tier: str, order: Ints) -> Positions | None:
     ground = room.ground
     unit, need = room.shape.unit, room.shape.units
     groups = ground.tiers[tier]
@@ -57,17 +83,23 @@ def _partitioned(room: Room, tier: str) -> Positions | None:
     each = unit * room.shape.per_node
     score = _fullness(room, ground.pool, each)
     step = each / np.maximum(np.bincount(ground.pool, room.gpus()), 1.0)
-    order = np.lexsort((-score, groups))
-    before = np.cumsum(held[order]) - held[order]
-    first = np.searchsorted(groups[order], groups[order])
+    walk = np.lexsort((order, -score, groups))
+    before = np.cumsum(held[walk]) - held[walk]
+    first = np.searchsorted(groups[walk], groups[walk])
     taken = np.zeros_like(held)
-    taken[order] = np.clip(need - (before - before[first]), 0, held[order])
+    taken[walk] = np.clip(need - (before - before[first]), 0, held[walk])
     full = np.bincount(groups, taken) == need
     worth = taken * score + step * taken * (taken - 1) / 2
-    best = int(np.argmax(np.where(full, np.bincount(groups, worth), -1.0)))
-    chosen = [pool for pool in order.tolist() if groups[pool] == best and taken[pool]]
+    best = _first_of_best(np.where(full, np.bincount(groups, worth), -1.0), groups, order)
+    chosen = [pool for pool in walk.tolist() if groups[pool] == best and taken[pool]]
     parts = [_packed(room, room.of_pool(pool), int(taken[pool]) * unit) for pool in chosen]
     return np.concatenate(parts)
+
+
+def _first_of_best(score: Floats, groups: Ints, order: Ints) -> int:
+    """The group with the highest score; of several the one with the first pool."""
+    alike = np.flatnonzero(score[groups] == score.max())
+    return int(groups[alike[np.argmin(order[alike])]])
 
 
 def _fullness(room: Room, groups: NDArray[np.int32], request: int) -> Floats:

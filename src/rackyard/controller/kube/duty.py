@@ -1,0 +1,74 @@
+"""The two loops of a controller side by side, on one watch of nodes, while a lease says that it is our turn."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rackyard.backends.kubernetes.client import Client
+from rackyard.backends.kubernetes.lease import Candidate, Heard, Place, identity
+from rackyard.controller.kube.health import Options
+from rackyard.controller.kube.keeper import Keeper
+from rackyard.controller.kube.loop import KubeController, Told
+from rackyard.controller.kube.waker import Waker
+from rackyard.fabric import Site
+
+
+@dataclass
+class Duty:
+    """Places gangs and keeps nodes until `stop`. With `act` off it tells what it would do, and writes nothing.
+    `health` is None where nodes are not to be judged.
+    """
+
+    client: Client
+    site: Site
+    tell: Told
+    act: bool = True
+    health: Options | None = None
+    _stopped: threading.Event = field(default_factory=threading.Event)
+    _turn: "KubeController | None" = None
+
+    def run(self, ours: Callable[[], bool] = lambda: True) -> None:
+        """Both loops, until `stop`; not at all where the turn is not `ours` any more."""
+        keeper = None if self.health is None else Keeper(self.client, self.site, self.health, self.tell)
+        waker = Waker(self.client, self.tell, self.act)
+        hear = None if keeper is None else keeper.hear
+        loop = KubeController(self.client, self.site, self.tell, self.act, nodes=hear)
+        self._turn = loop
+        beside = [waker.run] if keeper is None else [waker.run, keeper.follow]
+        threads = [threading.Thread(target=each, daemon=True) for each in beside]
+        for thread in threads:
+            thread.start()
+        try:
+            if not self._stopped.is_set() and ours():  # asked after whoever loses it knows whom to stop
+                loop.run()
+        finally:
+            self._turn = None
+            waker.stop()
+            if keeper is not None:
+                keeper.stop()
+            for thread in threads:
+                thread.join()
+
+    def run_in_turns(self, client: Client, place: Place) -> None:
+        """As `run`, whenever the lease at `place` is ours. `client` is a connection for the lease alone."""
+        heard = Heard(lost=self._lost, trouble=lambda line: self.tell("", "Trouble", line))
+        with Candidate(client, place, identity(), heard=heard) as lease:
+            told = ""
+            while not self._stopped.is_set():
+                if not lease.wait(1.0):
+                    if lease.holder and lease.holder != told:
+                        told = lease.holder
+                        self.tell("", "Waiting", f"{told} holds the lease {place.namespace}/{place.name}")
+                    continue
+                self.tell("", "Leading", f"lease {place.namespace}/{place.name}")
+                self.run(lambda: lease.held)
+
+    def stop(self) -> None:
+        """End after the round under way; from any thread."""
+        self._stopped.set()
+        self._lost()
+
+    def _lost(self) -> None:
+        turn = self._turn
+        if turn is not None:
+            turn.stop()
