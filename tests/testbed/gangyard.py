@@ -153,7 +153,7 @@ def settled(bed: Cluster, check: Callable[[], bool], seconds: float = 1.5) -> bo
     return True
 
 
-class Killed(Exception):
+class Killed(BaseException):
     """The controller was killed."""
 
 

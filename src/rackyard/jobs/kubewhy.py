@@ -23,6 +23,9 @@ _NEXT = {
     "NotInqueue": "wait for the queue, or ask for another one: queue in the job file",
     "OtherGates": "wait for whoever set that gate",
 }
+_BROKEN = frozenset({"BadRequest", "BadName", "BadComputeDomain", "NoRanks", "TooMany", "NoPlan", "Pinned", "Broken"})
+"""Reasons that no waiting cures."""
+_MEND = "correct what the pods say, and have them made anew"
 _NEXT_OF_OTHERS = {
     "MembersMissing": "if the missing pods do not come: kubectl describe {maker}",
     "UnknownSize": "annotate the pod template of {maker} with rackyard.io/gang-size, and make it anew",
@@ -134,6 +137,8 @@ def _not_placed(job: KubeJob) -> Found | None:
     waiting = "waits for a seat" if job.attempt == 0 else "waits for seats to go on"
     summary, _, fix = said.message.partition("; fix: ")
     evidence = (f"{PLACED}: {said.reason}: {summary}", *history(job))
+    if said.reason in _BROKEN:
+        return f"{said.reason}: {summary}", evidence, fix or _next(job, said.reason)
     if said.reason == "OtherGates":
         return summary, evidence, fix or _next(job, said.reason)
     return f"{waiting}: {summary or said.reason}", evidence, fix or _next(job, said.reason)
@@ -142,7 +147,7 @@ def _not_placed(job: KubeJob) -> Found | None:
 def _next(job: KubeJob, reason: str) -> str:
     if job.maker is not None and reason in _NEXT_OF_OTHERS:
         return _NEXT_OF_OTHERS[reason].format(maker=job.maker.resource)
-    return _NEXT.get(reason, "wait for room")
+    return _NEXT.get(reason, _MEND if reason in _BROKEN else "wait for room")
 
 
 _RUN = "if nothing happens: is `rackyard kube run` at work on this cluster?"
@@ -157,10 +162,11 @@ def _not_bound(job: KubeJob) -> Found | None:
     if told:
         reason += f": {told[0][1].message}"
     evidence = tuple(f"pod {pod.name}: {said.reason}: {said.message}" for pod, said in told[:_MOST])
+    refused = any(said.reason == "Unschedulable" for _, said in told)
     return (
         reason,
         (*evidence, *_conditions("Volcano PodGroup", job.group_conditions)),
-        "nothing: Rackyard plans it anew",
+        "nothing: Rackyard plans it anew" if refused else "is the pods' scheduler (spec.schedulerName) at work?",
     )
 
 

@@ -9,6 +9,8 @@ from rackyard.fabric import DomainKey, Health, Node
 
 Spread = Literal["pack", "spread"] | int
 Rails = Literal["aligned", "any"]
+MOST = 10_000_000
+"""Of anything that is counted: beyond any site, and within 32 bits."""
 Scope = Literal["leaf", "block", "part"]
 SCOPES: tuple[Scope, ...] = ("leaf", "block", "part")
 """What holds NVLink domains together, nearest first: a leaf group, a block (spine group), a part (core group)."""
@@ -113,6 +115,24 @@ class Request:
         ]
         if wrong:
             raise ValueError(f"{wrong[0]} is {getattr(self, wrong[0])}: too small")
+        large = [
+            name
+            for name in (
+                "gpus",
+                "segment_gpus",
+                "spares",
+                "gpus_per_node",
+                "copies",
+                "spread",
+                "nic_gbps",
+                "domain_gpus",
+            )
+            if isinstance(value := getattr(self, name), int) and value > MOST
+        ]
+        if large:
+            raise ValueError(f"{large[0]} is {getattr(self, large[0])}: too large")
+        if self.rail is not None and not 0 <= self.rail < 32:
+            raise ValueError(f"rail is {self.rail}: expected 0 to 31")
         if isinstance(self.spread, str) and self.spread not in ("pack", "spread"):
             raise ValueError(f"spread is {self.spread!r}: expected pack, spread or a number of racks")
 

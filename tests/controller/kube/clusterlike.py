@@ -39,7 +39,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 Object = dict[str, Any]
 
 
-class Killed(Exception):
+class Killed(BaseException):
     """The controller was killed."""
 
 

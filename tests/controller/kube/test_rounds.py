@@ -1,6 +1,7 @@
 """Whole rounds against a stand-in cluster, with a clock that is passed in."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from tests.controller.kube.clusterlike import Desk, Server, phase, whole
@@ -252,6 +253,10 @@ def test_to_observe_is_to_say_and_to_write_nothing() -> None:
         ({"rackyard.io/gang-size": "3"}, "MembersMissing"),
         ({"rackyard.io/request": "{"}, "BadRequest"),
         ({"rackyard.io/request": '{"segment_gpus": "five"}'}, "BadRequest"),
+        ({"rackyard.io/request": '{"spares": 2147483648}'}, "BadRequest"),
+        ({"rackyard.io/request": '{"rail": 40}'}, "BadRequest"),
+        ({"rackyard.io/request": '{"rail": -1}'}, "BadRequest"),
+        ({"rackyard.io/request": '{"exclude": ' + "[" * 100_000}, "BadRequest"),
         ({"rackyard.io/rank": "0"}, "NoRanks"),
     ],
 )
@@ -266,5 +271,73 @@ def test_what_is_malformed_is_said_and_can_be_mended(broken: dict[str, str], rea
         pod["metadata"]["annotations"]["rackyard.io/gang-size"] = "2"
         desk.server._touch(pod)
     desk.server.sync(desk.rounds.cache)
+    desk.settle()
+    assert whole(desk.server, "a")
+
+
+def test_a_gang_whose_plan_was_deleted_leaves_a_faulty_node_too() -> None:
+    desk = Desk(Server(SITE))
+    desk.server.add("a", 2)
+    desk.settle()
+    where = desk.server.where("a")
+    del desk.server.plans["a-1"]
+    desk.restart()
+    desk.settle()
+    assert desk.server.where("a") == where and desk.words("a")[-1] == "NoPlan"
+    desk.server.cordon(where[0], fault="Xid 79")
+    desk.server.sync(desk.rounds.cache)
+    desk.settle()
+    desk.server.remake()
+    desk.server.sync(desk.rounds.cache)
+    desk.settle()
+    assert whole(desk.server, "a") and where[0] not in desk.server.where("a")
+
+
+@pytest.mark.parametrize("seats", ["0:40:x", "0:-1:x", "0:99999999999:x", "rubbish", ":::"])
+def test_what_a_stranger_says_of_its_seats_stops_nobody(seats: str) -> None:
+    server = Server(SITE)
+    server.foreign("odd", RACK1[0])
+    server.pods["odd"]["metadata"]["annotations"]["rackyard.io/seats"] = seats
+    desk = Desk(server)
+    server.add("a", 2)
+    desk.settle()
+    assert whole(server, "a") and RACK1[0] not in server.where("a")
+
+
+def test_a_gang_that_placement_can_not_take_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = rounds.turns
+
+    def picky(waiting: Any, *rest: Any) -> Any:
+        if any(gang.key == "ml/odd" for gang in waiting):
+            raise OverflowError("too odd")
+        return real(waiting, *rest)
+
+    monkeypatch.setattr(rounds, "turns", picky)
+    desk = Desk(Server(SITE))
+    for gang in ("a", "b", "odd"):
+        desk.server.add(gang, 2)
+    desk.settle()
+    assert whole(desk.server, "a") and whole(desk.server, "b")
+    said = desk.server.condition("odd-0")
+    assert said["reason"] == "Broken" and "too odd" in said["message"]
+
+
+def test_a_name_that_no_object_can_have_is_refused() -> None:
+    desk = Desk(Server(SITE))
+    desk.server.add("My_Gang", 2)
+    desk.settle()
+    assert desk.server.condition("My_Gang-0")["reason"] == "BadName"
+
+
+@pytest.mark.parametrize("ended", ["yesterday", "2026-01-01T00:00:00", ""])
+def test_a_plan_with_an_odd_time_is_history(ended: str) -> None:
+    desk = Desk(Server(SITE))
+    desk.server.add("a", 2)
+    desk.settle()
+    desk.server.plans["a-1"]["status"] |= {"phase": "Ended", "reason": "Fault", "endedAt": ended}
+    for name in ("a-0", "a-1"):
+        del desk.server.pods[name]
+    desk.server.remake()
+    desk.restart()
     desk.settle()
     assert whole(desk.server, "a")

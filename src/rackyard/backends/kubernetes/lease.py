@@ -189,6 +189,10 @@ class Candidate:
         except ApiError as error:
             if error.status.code not in (404, 409):
                 raise
+            if error.status.code == 404 and self._seen is None:
+                namespace = self._place.namespace
+                fix = f"kubectl create namespace {namespace}, or give --lease-namespace or --no-lease"
+                raise RackyardError(f"there is no namespace {namespace} for the lease", fix=fix) from None
             self._read()  # somebody else was quicker, or it was deleted: the next try starts from what is there
             return
         if not self._stop.is_set():

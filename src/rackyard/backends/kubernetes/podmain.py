@@ -98,7 +98,7 @@ class Pod:
         self._read_reports()
         self._crew.read_logs()
         self._show(final=not self._crew.ranks)
-        self._reap()
+        self._nursery.reap()
         self._look_for_hang()
         if self._crew.ranks:
             self._loop.later(_TICK, self._tick)
@@ -117,23 +117,11 @@ class Pod:
 
     def _on_signal(self, number: int) -> None:
         if number == signal.SIGCHLD:
-            self._reap()
+            self._nursery.reap()
             return
         _say(f"{signal.Signals(number).name}: ending all ranks")
         self._code = self._code or _TERMINATED
         self._crew.stop_all(_GRACE)
-
-    def _reap(self) -> None:
-        """As the agent of a node does: warm parents and orphans; ranks are reaped when their own ending is read."""
-        while not self._nursery.busy:
-            try:
-                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return
-            if found is None or any(rank.pid == found.si_pid for rank in self._crew.ranks.values()):
-                return
-            _, status = os.waitpid(found.si_pid, 0)
-            self._nursery.reaped(found.si_pid, os.waitstatus_to_exitcode(status))
 
     def _read_reports(self) -> None:
         while True:

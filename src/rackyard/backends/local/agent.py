@@ -91,30 +91,18 @@ class Agent:
             self._used = now
         if not self._crew.ranks and (self._released or now - self._used > self._idle):
             self._loop.stop()
-        self._reap()
+        self._nursery.reap()
         self._loop.later(_TICK, self._tick)
 
     def _on_signal(self, number: int) -> None:
         if number == signal.SIGCHLD:
-            self._reap()
+            self._nursery.reap()
         else:
             self._shutdown(5.0)
 
     def _shutdown(self, grace: float) -> None:
         self._crew.stop_all(grace)
         self._released = True
-
-    def _reap(self) -> None:
-        """Reap orphans of ranks, and warm parents. Ranks are reaped when their own ending is read."""
-        while not self._nursery.busy:
-            try:
-                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return
-            if found is None or any(rank.pid == found.si_pid for rank in self._crew.ranks.values()):
-                return
-            _, status = os.waitpid(found.si_pid, 0)
-            self._nursery.reaped(found.si_pid, os.waitstatus_to_exitcode(status))
 
     def _read_reports(self) -> None:
         while True:

@@ -1,5 +1,6 @@
 """The warm parents of a node, one a job."""
 
+import os
 from pathlib import Path
 
 from rackyard.backends.local.crew import Crew
@@ -54,8 +55,19 @@ class Nursery:
             self._evict()
         return parent
 
-    def reaped(self, pid: int, code: int) -> None:
-        """A child of the agent that is none of its ranks was reaped."""
+    def reap(self) -> None:
+        """Reap orphans of ranks, and warm parents. Ranks are reaped when their own ending is read."""
+        while not self.busy:
+            try:
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if found is None or any(rank.pid == found.si_pid for rank in self._crew.ranks.values()):
+                return
+            _, status = os.waitpid(found.si_pid, 0)
+            self._reaped(found.si_pid, os.waitstatus_to_exitcode(status))
+
+    def _reaped(self, pid: int, code: int) -> None:
         for parent in [*self._parents.values(), *self._ending]:
             if parent.process is not None and parent.process.pid == pid:
                 parent.process.returncode = code

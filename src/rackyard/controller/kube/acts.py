@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+from lightkube.utils.quantity import parse_quantity
 
 from rackyard.backends.kubernetes.bulk import Bulk, Write
 from rackyard.backends.kubernetes.client import JSON, ApiError, Client
@@ -47,7 +48,11 @@ class Acts:
             if error.status.code != 409:
                 raise
             answer = self.client.get(f"{path}/{name_of(spec)}", {}, JSON)
-        return msgspec.json.decode(answer, type=GangPlan)
+        stored = msgspec.json.decode(answer, type=GangPlan)
+        if (stored.spec.gang, stored.spec.attempt) != (spec.gang, spec.attempt):
+            fix = f"kubectl -n {first.metadata.namespace} delete gangplan {name_of(spec)}"
+            raise RackyardError(f"GangPlan {name_of(spec)} is of another gang, {stored.spec.gang}", fix=fix)
+        return stored
 
     def mark(self, plan: GangPlan, status: PlanStatus) -> GangPlan:
         """The plan with that status, unless somebody has changed it since: 409 then. What has ended stays ended."""
@@ -91,7 +96,8 @@ class Acts:
         """GPUs that a queue of Volcano may have at most; None for no limit."""
         answer = self.client.get(f"/apis/scheduling.volcano.sh/v1beta1/queues/{queue}", {}, JSON)
         told = msgspec.json.decode(answer, type=_Queue).spec.capability.get(GPU)
-        return None if told is None else int(told)
+        found = None if told is None else parse_quantity(str(told))
+        return None if found is None else int(found)
 
     def domain(self, wanted: dict[str, Any]) -> None:
         """Make a ComputeDomain unless it is there. RackyardError where another one is in its way."""

@@ -62,11 +62,18 @@ class Cache:
         for key in self._dirty:
             pods = self._members.get(key)
             if pods:
-                self._found[key] = gang_of(key, list(pods.values()), self._group(pods))
+                self._found[key] = self._made(key, pods)
             else:
                 self._found.pop(key, None)
         self._dirty.clear()
         return self._found
+
+    def _made(self, key: str, pods: dict[Key, Pod]) -> Gang | Unready:
+        """One gang that nobody thought of must not stand in the way of all others."""
+        try:
+            return gang_of(key, list(pods.values()), self._group(pods))
+        except Exception as error:  # noqa: BLE001 - it is said on the gang
+            return Unready(key, "Broken", f"can't be read: {type(error).__name__}: {error}", tuple(pods.values()))
 
     def changed(self) -> frozenset[str]:
         """The gangs that `gangs` will look at anew."""

@@ -9,6 +9,7 @@ from rackyard.backends.kubernetes.lease import Candidate, Heard, Place, identity
 from rackyard.controller.kube.health import Options
 from rackyard.controller.kube.keeper import Keeper
 from rackyard.controller.kube.loop import KubeController, Told
+from rackyard.controller.kube.rounds import RETRY
 from rackyard.controller.kube.waker import Waker
 from rackyard.fabric import Site
 
@@ -35,7 +36,7 @@ class Duty:
         loop = KubeController(self.client, self.site, self.tell, self.act, nodes=hear)
         self._turn = loop
         beside = [waker.run] if keeper is None else [waker.run, keeper.follow]
-        threads = [threading.Thread(target=each, daemon=True) for each in beside]
+        threads = [threading.Thread(target=self._again_and_again, args=(each,), daemon=True) for each in beside]
         for thread in threads:
             thread.start()
         try:
@@ -48,6 +49,16 @@ class Duty:
                 keeper.stop()
             for thread in threads:
                 thread.join()
+
+    def _again_and_again(self, work: Callable[[], None]) -> None:
+        """What nobody thought of is said, and the work goes on: without it, no node would be cordoned any more."""
+        while True:
+            try:
+                return work()
+            except Exception as error:  # noqa: BLE001 - it is said
+                self.tell("", "Trouble", f"{type(error).__name__}: {error}")
+            if self._stopped.wait(RETRY):
+                return
 
     def run_in_turns(self, client: Client, place: Place) -> None:
         """As `run`, whenever the lease at `place` is ours. `client` is a connection for the lease alone."""

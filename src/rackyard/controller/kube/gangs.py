@@ -11,6 +11,9 @@ from rackyard.controller.kube.objects import RANK, REQUEST, SIZE, Pod, PodGroup
 from rackyard.placement import Request
 from rackyard.placement.record import request_from
 
+_NAME = re.compile(r"(?=.{1,240}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+"""RFC 1123 subdomain, with room for the number of an attempt."""
+
 
 @dataclass(frozen=True, slots=True)
 class Gang:
@@ -57,6 +60,11 @@ def gang_of(key: str, pods: Sequence[Pod], group: PodGroup | None = None) -> Gan
     where Volcano schedules it: it says the size where the pods don't.
     """
     alive = [pod for pod in pods if not pod.over and not pod.metadata.deletion_timestamp]
+    if not _NAME.fullmatch(key.partition("/")[2]):
+        told = (
+            "a gang's name must be one that objects can have: lower-case letters, digits, hyphens and dots, up to 240"
+        )
+        return Unready(key, "BadName", told, tuple(alive))
     unready = _unready(pods, alive, group)
     if unready is not None:
         reason, message = unready
@@ -127,13 +135,13 @@ def _request(pods: tuple[Pod, ...]) -> Request:
         raise ValueError(f"annotation {REQUEST} differs between the pods")
     try:
         data = json.loads(texts.pop())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"annotation {REQUEST} is not JSON: {error}") from None
     if not isinstance(data, dict):
         raise ValueError(f'annotation {REQUEST} must be a JSON object, as {{"segment_gpus": 64}}')
     each = counts.pop()
     try:
         asked = request_from({**data, "gpus": each * len(pods)})
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"annotation {REQUEST}: {error}") from None
     return replace(asked, gpus_per_node=each)

@@ -32,6 +32,8 @@ class Leaving:
 
     def take(self, pods: list[Taken], now: datetime) -> tuple[list[str], bool]:
         """Evict them; what went wrong, now or just before, and whether some are left for later."""
+        if not pods:
+            return [], False
         going = {pod.metadata.uid for pod in self.cache.pods.values() if pod.metadata.deletion_timestamp}
         asked = [pod for pod in pods if pod.at_once or pod.uid not in going]
         late = {pod: was for pod, was in self._asked.items() if (now - was[0]).total_seconds() < self.pause}

@@ -8,6 +8,7 @@ import gc
 import queue
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,7 +20,8 @@ from rackyard.backends.kubernetes.watch import Gone, Put, Synced, Trouble, Watch
 from rackyard.controller.kube.acts import PLANS, Acts
 from rackyard.controller.kube.cache import Cache
 from rackyard.controller.kube.objects import PLURAL, GangPlan, Node, Pod, PodGroup
-from rackyard.controller.kube.rounds import Round
+from rackyard.controller.kube.rounds import RETRY, Round
+from rackyard.errors import UsageError
 from rackyard.fabric import Site
 
 SETTLE = 0.05
@@ -56,6 +58,7 @@ class KubeController:
 
     def run(self) -> None:
         """Until `stop`."""
+        self._known()
         kinds = (*_KINDS, _GROUPS) if self._volcano() else _KINDS
         self.cache.queues = _GROUPS in kinds
         self._kinds = {what.kind for what in kinds}
@@ -75,7 +78,7 @@ class KubeController:
                 if self._synced < self._kinds:
                     due = time.monotonic() + 1.0
                 elif matters or time.monotonic() >= due:
-                    due = time.monotonic() + rounds.look(datetime.now(UTC))
+                    due = time.monotonic() + self._look(rounds)
         finally:
             for watch in watches:
                 watch.stop()
@@ -83,10 +86,39 @@ class KubeController:
                 thread.join(timeout=5)
             bulk.close()
 
+    def _look(self, rounds: Round) -> float:
+        """One round. What nobody thought of is said, and tried again: the controller is one for all gangs."""
+        try:
+            return rounds.look(datetime.now(UTC))
+        except Exception as error:  # noqa: BLE001 - it is said
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            self.tell("", "Trouble", f"a round failed at {where.name}: {type(error).__name__}: {error}")
+            return RETRY
+
     def stop(self) -> None:
         """End `run` after the round under way."""
         self._stopped.set()
         self._events.put((type(None), None))
+
+    def _compare(self) -> None:
+        """Say where the site and the cluster are not the same: it is most often a wrong file."""
+        names = [node.name for node in self.site.nodes]
+        gone = [name for name in names if name not in self.cache.nodes]
+        if gone or not names:
+            some = ", ".join(gone[:3]) + (", ..." if len(gone) > 3 else "")
+            told = f"{len(gone)} of its {len(names)} nodes are not in the cluster" + (f": {some}" if some else "")
+            self.tell("", "SiteDiffers", f"site {self.site.name}: {told}")
+
+    def _known(self) -> None:
+        """UsageError where the cluster does not know GangPlans."""
+        try:
+            self.client.get(PLANS, {}, JSON)
+        except ApiError as error:
+            if error.status.code == 404:
+                fix = "kubectl apply -f deploy/crd.yaml"
+                raise UsageError("this cluster does not know GangPlans", where=self.client.server, fix=fix) from None
+            if error.status.code != 403:
+                raise
 
     def _volcano(self) -> bool:
         try:
@@ -126,6 +158,7 @@ class KubeController:
                 if self._synced == self._kinds:
                     gc.freeze()  # what was listed mostly stays: to look through it again would fall into a decision
                     self.tell("", "Watching", f"{len(self.cache.pods)} pods on {len(self.cache.nodes)} nodes")
+                    self._compare()
                 return True
             case Trouble(error=error):
                 self.tell("", "Trouble", str(error))

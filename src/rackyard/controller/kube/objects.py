@@ -342,4 +342,7 @@ class PodGroup(msgspec.Struct, frozen=True):
 
 def _gpus(resources: _Resources) -> int:
     told = resources.limits.get(GPU, resources.requests.get(GPU, 0))
-    return int(told)
+    try:
+        return int(told)
+    except ValueError:
+        raise ValueError(f"{GPU}: {told!r} is no whole number") from None

@@ -19,7 +19,7 @@ from rackyard.controller.kube.objects import GangPlan, PlanStatus, Pod
 from rackyard.controller.kube.plans import master_of, newest, plan_of, stamp, surplus
 from rackyard.controller.kube.selectors import Pinned, shut_out
 from rackyard.controller.kube.steps import Again, Bound, Patch, Preempt, Release, World, leftovers, next_step
-from rackyard.controller.kube.turns import Start, Yards, turns
+from rackyard.controller.kube.turns import Start, Turns, Yards, turns
 from rackyard.controller.kube.voice import Voice
 from rackyard.controller.kube.world import by_node, held, lost, out_of_use, topology_of
 from rackyard.errors import RackyardError
@@ -61,6 +61,8 @@ class Round:
     _columns: tuple[dict[str, str], Columns] | None = None
     _owing: set[str] = field(default_factory=set)
     """Gangs that something could not be written for: they are looked at anew."""
+    _history: dict[str, list[GangPlan]] = field(default_factory=dict)
+    """Plans that have ended, by gang."""
     _soon: float = IDLE
     _now: datetime = datetime.min
     _digest: str = ""
@@ -107,12 +109,14 @@ class Round:
         load = by_node(self.cache.pods.values())
         there = {pod.metadata.uid for pod in self.cache.pods.values() if not pod.over and not pod.gated}
         for plan in steps:
-            places = topology_of(plan, self.site) if plan.status.phase in ("Planned", "Preempting") else {}
-            world = World(lost(plan, self.cache.nodes, load), faulty, there, places, self._refused(plan))
             try:
+                places = topology_of(plan, self.site) if plan.status.phase in ("Planned", "Preempting") else {}
+                world = World(lost(plan, self.cache.nodes, load), faulty, there, places, self._refused(plan))
                 self._step(plan, world)
             except RackyardError as error:
                 self._trouble(plan.key, str(error))
+            except Exception as error:  # noqa: BLE001 - it is said on the gang, and the others go on
+                self._trouble(plan.key, f"its plan can't be followed: {type(error).__name__}: {error}")
 
     def _step(self, plan: GangPlan, world: World) -> None:
         gang = self.cache.gangs().get(plan.key)
@@ -127,6 +131,9 @@ class Round:
             on = next((member.node for member in plan.spec.members if member.node in world.faulty), None)
             if on is not None:
                 self._end(plan, "Fault", world.faulty[on])
+            return
+        if not plan.spec.members:
+            self._end(plan, "Astray", "its plan has no members")
             return
         first = next((pod for pod in gang.pods if pod.metadata.uid == plan.spec.members[0].uid), gang.pods[0])
         match next_step(gang, plan, world, master_of(plan, first, self.cache.nodes)):
@@ -207,6 +214,10 @@ class Round:
 
     def _place(self, gangs: list[Gang]) -> None:
         latest = newest(self.cache.plans.values())
+        self._history = {}
+        for plan in self.cache.plans.values():
+            if plan.ended:
+                self._history.setdefault(plan.key, []).append(plan)
         planned = {gang.key: (gang, latest[gang.key]) for gang in gangs if _current(latest.get(gang.key))}
         may = [self._avoiding(gang) for gang in gangs if gang.key not in planned and self._may(gang, latest)]
         known: dict[bytes, frozenset[str]] = {}
@@ -222,7 +233,7 @@ class Round:
         pods = tuple(self.cache.pods.values())
         queues = self._capability(waiting, planned)
         yards = Yards(columns, held(pods, plans, columns.site), pods, plans, planned, queues, back)
-        made = turns(waiting, yards, self._reservations, self._now.timestamp())
+        made = self._turns(waiting, yards)
         took = thread_time() - began
         self._reservations = made.reservations
         if back.keys() - keys:
@@ -231,6 +242,18 @@ class Round:
             self._say(key, word, line)
         for start in made.starts:
             self._start(start, latest.get(start.gang.key), took)
+
+    def _turns(self, waiting: list[Gang], yards: Yards) -> Turns:
+        """Where one gang's wishes are more than placement can take, it alone is left out."""
+        try:
+            return turns(waiting, yards, self._reservations, self._now.timestamp())
+        except Exception as error:  # noqa: BLE001 - it is said on the gang, and the others go on
+            if len(waiting) == 1:
+                return Turns(held={waiting[0].key: ("Broken", f"can't be placed: {type(error).__name__}: {error}")})
+        self._reservations = ()
+        alone = [self._turns([gang], yards) for gang in waiting]
+        held = {key: why for each in alone for key, why in each.held.items()}
+        return Turns(next((each.starts for each in alone if each.starts), ()), held)
 
     def _may(self, gang: Gang, latest: dict[str, GangPlan]) -> bool:
         """Whether there is anything to place: a gang that was let go without a plan that goes on is no such case."""
@@ -245,12 +268,20 @@ class Round:
             return False  # its pods are on their way out
         if not released:
             self._say(gang.key, "NoPlan", "some of its pods were never held by our gate: it is left alone")
+        elif (fault := self._fault_under(gang)) and self.act:
+            self._say(gang.key, "Fault", fault)
+            self._evict(gang.key, released)
         elif all(pod.spec.node_name for pod in gang.pods):
             self._say(gang.key, "NoPlan", "its plan was deleted; all pods are on nodes: it is left alone")
         elif self.act:
             self._say(gang.key, "NoPlan", "its plan was deleted before all pods were on nodes: it is placed again")
             self._evict(gang.key, released)
         return False
+
+    def _fault_under(self, gang: Gang) -> str:
+        """Why one of its nodes must not be used any longer; empty where all may."""
+        nodes = (self.cache.nodes.get(pod.spec.node_name) for pod in gang.pods)
+        return next((node.fault for node in nodes if node is not None and node.fault), "")
 
     def _capability(self, waiting: list[Gang], planned: Mapping[str, tuple[Gang, GangPlan]]) -> dict[str, int]:
         """Of the queues that keep gangs out which could displace others."""
@@ -274,7 +305,7 @@ class Round:
 
     def _rested(self, gang: Gang) -> bool:
         """Whether it is time for another try: the more plans came to nothing of late, the longer the wait."""
-        ended = [plan.status.ended_at for plan in self.cache.plans.values() if plan.key == gang.key and plan.ended]
+        ended = [plan.status.ended_at for plan in self._history.get(gang.key, ())]
         ages = [age for age in map(self._age, ended) if age < AVOIDED]
         wait = min(MOST_REST, 2.0 ** (len(ages) - 2)) if len(ages) > 2 else 0.0
         if not ages or min(ages) >= wait:
@@ -308,8 +339,8 @@ class Round:
         """The gang, kept off nodes that the scheduler refused it of late."""
         refused = {
             node
-            for plan in self.cache.plans.values()
-            if plan.key == gang.key and plan.status.refused and self._age(plan.status.ended_at) < AVOIDED
+            for plan in self._history.get(gang.key, ())
+            if plan.status.refused and self._age(plan.status.ended_at) < AVOIDED
             for node in plan.status.refused
         }
         if not refused:
@@ -373,8 +404,11 @@ class Round:
         self._voice.forget_all_but(latest.keys() | self.cache.gangs().keys())
 
     def _age(self, time: str) -> float:
-        """Seconds since an RFC 3339 time; none for no time."""
-        return (self._now - datetime.fromisoformat(time)).total_seconds() if time else 0.0
+        """Seconds since an RFC 3339 time; none for no time, and for ever for what is no time."""
+        try:
+            return (self._now - datetime.fromisoformat(time)).total_seconds() if time else 0.0
+        except (ValueError, TypeError):
+            return float("inf")
 
     def _again(self, seconds: float) -> None:
         self._soon = min(self._soon, seconds)

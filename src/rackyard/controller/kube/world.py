@@ -7,6 +7,9 @@ from rackyard.controller.kube.objects import DOMAIN, RACK, RAILS, SEATS, GangPla
 from rackyard.fabric import Site
 from rackyard.placement import Occupancy, Placement, Seat, Segment
 
+MOST_GPUS = 32
+"""GPUs of a node that placement can tell apart (`placement.Yard`)."""
+
 
 def out_of_use(site: Site, nodes: Mapping[str, Node]) -> dict[str, str]:
     """Nodes of the site that take no pods, and why: those that the cluster does not know are among them, and those
@@ -131,9 +134,10 @@ def topology_of(plan: GangPlan, site: Site) -> dict[str, dict[str, str]]:
 
 
 def gpus_in(seats: str) -> list[int]:
-    """The GPU indices of an annotation of seats; what is none is left out."""
+    """The GPU indices of an annotation of seats; what is none is left out: anybody may write such an annotation."""
     parts = (seat.split(":") for seat in seats.split(","))
-    return [int(part[1]) for part in parts if len(part) == 3 and _number(part[1])]
+    found = (int(part[1]) for part in parts if len(part) == 3 and _number(part[1]))
+    return [index for index in found if index < MOST_GPUS]
 
 
 def _number(text: str) -> bool:
