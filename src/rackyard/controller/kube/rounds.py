@@ -79,7 +79,7 @@ class Round:
     def look(self, now: datetime) -> float:
         """One round; in how many seconds to look again though nothing happens."""
         self._now, self._soon = now, IDLE
-        self._yard()  # before anybody waits for it
+        columns = self._yard()  # before anybody waits for it
         changed = self.cache.changed() | self._owing
         self._owing = set()
         found = self.cache.gangs()
@@ -90,7 +90,7 @@ class Round:
         if self.act:
             self._go_on(latest, changed)
             self._tidy(latest)
-        self._place([gang for gang in found.values() if isinstance(gang, Gang)])
+        self._place([gang for gang in found.values() if isinstance(gang, Gang)], columns)
         return self._soon
 
     # --- gangs that have a plan -------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Round:
 
     # --- gangs that wait ----------------------------------------------------------------------------------------
 
-    def _place(self, gangs: list[Gang]) -> None:
+    def _place(self, gangs: list[Gang], columns: Columns) -> None:
         latest = newest(self.cache.plans.values())
         self._history = {}
         for plan in self.cache.plans.values():
@@ -228,7 +228,6 @@ class Round:
         keys = {gang.key for gang in gangs}
         back = {key: plan for key, plan in latest.items() if self._returns(plan)}
         began = thread_time()
-        columns = self._yard()
         plans = tuple(plan for key, plan in latest.items() if not plan.ended or key in back)
         pods = tuple(self.cache.pods.values())
         queues = self._capability(waiting, planned)
