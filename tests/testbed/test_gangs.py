@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
+from tests.testbed.told import Told as Said
 
 from rackyard.backends.kubernetes.client import connect
 from rackyard.controller.kube.loop import KubeController
@@ -44,27 +45,11 @@ def established(bed: Cluster) -> bool:
     return any(each["type"] == "Established" and each["status"] == "True" for each in found or ())
 
 
-class Told:
-    """What a controller says, kept and waited for."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, str, str]] = []
-        self.changed = threading.Condition()
-
-    def __call__(self, gang: str, word: str, line: str) -> None:
-        with self.changed:
-            self.lines.append((gang, word, line))
-            self.changed.notify_all()
+class Told(Said):
+    """What a controller says of gangs in namespace default."""
 
     def wait(self, gang: str, word: str, since: int = 0) -> str:
-        """The first line with that word about a gang."""
-
-        def found() -> list[str]:
-            return [line for who, said, line in self.lines[since:] if (who, said) == (f"default/{gang}", word)]
-
-        with self.changed:
-            assert self.changed.wait_for(found, timeout=60), (gang, word, self.lines)
-            return found()[0]
+        return super().wait(f"default/{gang}", word, since)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.testbed.told import Told
 
 from rackyard.backends.kubernetes.client import connect
 from rackyard.controller.kube.health import Options
@@ -38,29 +39,6 @@ def yard(needs_testbed: Callable[..., None], tmp_path_factory: pytest.TempPathFa
     with cluster(tmp_path_factory.mktemp("keeper") / "cluster", parts=("kwok",), options=options) as bed:
         create(bed, SITE)
         yield bed
-
-
-class Told:
-    """What the keeper says, kept and waited for."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, str, str]] = []
-        self.changed = threading.Condition()
-
-    def __call__(self, subject: str, word: str, line: str) -> None:
-        with self.changed:
-            self.lines.append((subject, word, line))
-            self.changed.notify_all()
-
-    def wait(self, subject: str, word: str, since: int = 0) -> str:
-        """The first line with that word about a subject."""
-
-        def found() -> list[str]:
-            return [line for who, said, line in self.lines[since:] if (who, said) == (subject, word)]
-
-        with self.changed:
-            assert self.changed.wait_for(found, timeout=60), (subject, word, self.lines)
-            return found()[0]
 
 
 @contextmanager

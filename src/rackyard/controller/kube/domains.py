@@ -84,11 +84,7 @@ def _template(pods: Sequence[Pod]) -> str:
     if len(asked) > 1:
         raise ValueError(f"annotation {ASKED} must be the same on all pods of the gang: {sorted(asked)}")
     template = asked.pop() if asked else ""
-    without = [
-        pod
-        for pod in pods
-        if template not in {claim.resource_claim_template_name for claim in pod.spec.resource_claims}
-    ]
+    without = [pod for pod in pods if template not in _templates(pod)]
     if template and without:
         raise ValueError(
             f"annotation {ASKED} is {template!r}, but {len(without)} of {len(pods)} pods have no claim from it: "

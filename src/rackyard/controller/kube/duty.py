@@ -36,7 +36,8 @@ class Duty:
         loop = KubeController(self.client, self.site, self.tell, self.act, nodes=hear)
         self._turn = loop
         beside = [waker.run] if keeper is None else [waker.run, keeper.follow]
-        threads = [threading.Thread(target=self._again_and_again, args=(each,), daemon=True) for each in beside]
+        over = threading.Event()
+        threads = [threading.Thread(target=self._again_and_again, args=(each, over), daemon=True) for each in beside]
         for thread in threads:
             thread.start()
         try:
@@ -44,20 +45,23 @@ class Duty:
                 loop.run()
         finally:
             self._turn = None
+            over.set()
             waker.stop()
             if keeper is not None:
                 keeper.stop()
             for thread in threads:
                 thread.join()
 
-    def _again_and_again(self, work: Callable[[], None]) -> None:
-        """What nobody thought of is said, and the work goes on: without it, no node would be cordoned any more."""
+    def _again_and_again(self, work: Callable[[], None], over: threading.Event) -> None:
+        """What nobody thought of is said, and the work goes on until the turn is over: without it, no node would be
+        cordoned any more.
+        """
         while True:
             try:
                 return work()
             except Exception as error:  # noqa: BLE001 - it is said
                 self.tell("", "Trouble", f"{type(error).__name__}: {error}")
-            if self._stopped.wait(RETRY):
+            if over.wait(RETRY):
                 return
 
     def run_in_turns(self, client: Client, place: Place) -> None:

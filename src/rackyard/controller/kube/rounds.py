@@ -400,6 +400,7 @@ class Round:
                 self.cache.plans.pop(Key(plan.metadata.namespace, plan.metadata.name), None)
             except RackyardError as error:
                 self._trouble(plan.key, str(error))
+        self._joined &= {plan.metadata.uid for plan in latest.values()}
         self._voice.forget_all_but(latest.keys() | self.cache.gangs().keys())
 
     def _age(self, time: str) -> float:
