@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rackyard.fabric import Health, Site, simulate
@@ -105,6 +105,7 @@ def idle(site: Site) -> Site:
 
 
 @settings(max_examples=150, deadline=None)
+@example(4759)  # spread over two racks, and a pinned node in a block that has no room
 @given(st.integers(0, 1 << 40))
 def test_what_is_proposed_is_a_job_and_is_placed(seed: int) -> None:
     site, occupancy, request = drawn(Random(seed))

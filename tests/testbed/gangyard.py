@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from ruamel.yaml import YAML
-from tests.testbed.test_gangs import (
+from tests.testbed.gangset import (
     CRDS,
     PLANS,
     PODS,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.testbed.gangset import GANG, GATE, PLANS, PODS, REQUEST, SIZE, controller, nodes, plans, pods, template
 from tests.testbed.gangyard import (
     BUDGETS,
     RACK1,
@@ -20,9 +21,8 @@ from tests.testbed.gangyard import (
     waits,
     whole,
 )
-from tests.testbed.test_gangs import GANG, GATE, PLANS, PODS, REQUEST, SIZE, controller, nodes, plans, pods, template
 
-from rackyard.controller.kube import rounds
+from rackyard.controller.kube import going
 from rackyard.controller.kube.acts import Acts
 from testbed import Cluster
 from testbed.api import JSON_PATCH, MERGE, until
@@ -173,7 +173,7 @@ def test_whoever_comes_after_a_controller_that_was_killed_finishes_its_work(
 
 
 def test_what_the_scheduler_refuses_is_placed_elsewhere(yard: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "REFUSED_AFTER", 1.0)
+    monkeypatch.setattr(going, "REFUSED_AFTER", 1.0)
     there = yard.api.get(f"/api/v1/nodes/{RACK1[1]}")["status"]["allocatable"]["cpu"]
     little(yard, RACK1[1], "1")
     resources = {"limits": {"nvidia.com/gpu": "4"}, "requests": {"cpu": "2"}}
@@ -207,7 +207,7 @@ def little(bed: Cluster, node: str, cpu: str) -> None:
 def test_what_is_refused_everywhere_waits_as_a_whole_and_not_in_a_hot_loop(
     yard: Cluster, scheduler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "REFUSED_AFTER", 1.0)
+    monkeypatch.setattr(going, "REFUSED_AFTER", 1.0)
     resources = {"limits": {"nvidia.com/gpu": "4"}, "requests": {"cpu": "5000"}}
     container = {"name": "main", "image": "none", "resources": resources}
     gather(yard, "g", 4, scheduler, request={"segment_gpus": 16}, spec={"containers": [container]})

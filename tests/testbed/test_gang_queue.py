@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.testbed.gangset import GANG, GATE, GPU, PODS, REQUEST, Told, controller, nodes, plans, template, withdraw
 from tests.testbed.gangyard import (
     BUDGETS,
     GROUPS,
@@ -21,7 +22,6 @@ from tests.testbed.gangyard import (
     waits,
     whole,
 )
-from tests.testbed.test_gangs import GANG, GATE, GPU, PODS, REQUEST, Told, controller, nodes, plans, template, withdraw
 from tests.testbed.work import gone, volcano_job
 
 from testbed import Cluster

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 from ruamel.yaml import YAML
+from tests.testbed.gangset import CRDS, PLANS, PODS, ROOT, SITE, controller, established, plans
 from tests.testbed.listening import listening
-from tests.testbed.test_gangs import CRDS, PLANS, PODS, ROOT, SITE, controller, established, plans
 
 from rackyard.controller.kube.domains import API, ASKED, compute_domain
 from rackyard.controller.kube.kinds import gang_name, owner_of, place_in_gang, size_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 from tests.cli.calling import Answer, call
-from tests.testbed.test_gangs import CRDS, PLANS, PODS, ROOT, SITE, controller, established, plans
+from tests.testbed.gangset import CRDS, PLANS, PODS, ROOT, SITE, controller, established, plans
 from tests.testbed.test_kueue_cluster import KUEUE, kueue
 from tests.testbed.work import JOBS
 

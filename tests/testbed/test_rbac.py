@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from ruamel.yaml import YAML
-from tests.testbed.test_gangs import Told
+from tests.testbed.gangset import Told
 from tests.testbed.test_kinds import definition
 
 from rackyard.backends.kubernetes.bulk import Bulk

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 import click
 
 from rackyard.cli.common import clock, emit, open_store, output_option, plain, print_table, span, state_option
+from rackyard.cli.shown import ATTEMPTS
 from rackyard.cli.target import Target, target_options
 
 if TYPE_CHECKING:
     from rackyard.jobs.state import JobState
-
-
-HEADERS = ("attempt", "launched", "resumed", "step", "fault", "action", "seats")
 
 
 @click.command("attempts")
@@ -53,7 +51,7 @@ def show(found: "JobState") -> None:
         began = clock(attempt.launched.wall) if attempt.launched is not None else "-"
         resumed = "-" if attempt.resume_step is None else attempt.resume_step
         rows.append((attempt.number, began, resumed, attempt.step, fault, action, seats))
-    print_table(HEADERS, rows)
+    print_table(ATTEMPTS, rows)
     split = recoveries(found)
     if split:
         click.echo("")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rackyard.cli.common import clock, confirm, emit, hint, plain, print_table
+from rackyard.cli.shown import ATTEMPTS, jobs_table
 from rackyard.errors import UsageError
 from rackyard.jobs.kubejob import KubeJob, phase_of, seats
 from rackyard.jobs.kubejob import attempts as rows_of
@@ -54,12 +55,10 @@ def run(file: Path, target: "Target", settings: "Settings", *, quiet: bool) -> i
 
 def ps(target: "Target", *, everything: bool, output: str) -> None:
     """List jobs, newest first."""
-    from rackyard.cli.ps import table
-
     with target.jobs() as jobs:
         found = jobs.listed()
     rows = [_row(job) for job in found if everything or not phase_of(job).over]
-    emit(output, rows, lambda: table(rows))
+    emit(output, rows, lambda: jobs_table(rows))
     if not rows and output == "table":
         if found:
             hint(f"no unfinished jobs; `rackyard ps -a --target kubernetes` shows {len(found)} more")
@@ -89,8 +88,6 @@ def cancel(name: str, target: "Target", *, yes: bool, dry_run: bool) -> None:
 
 def attempts(name: str, target: "Target", *, output: str) -> None:
     """Show what ended each attempt of the job, and what was done about it."""
-    from rackyard.cli.attempts import HEADERS
-
     with target.jobs() as jobs:
         rows = rows_of(jobs.with_nodes(jobs.read(name)))
 
@@ -107,7 +104,7 @@ def attempts(name: str, target: "Target", *, output: str) -> None:
             )
             for row in rows
         ]
-        print_table(HEADERS, cells)
+        print_table(ATTEMPTS, cells)
 
     # What a recovery cost, split into its parts, is not on record in the cluster.
     emit(output, {"attempts": [plain(row) for row in rows], "recoveries": []}, table)

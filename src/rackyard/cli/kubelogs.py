@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rackyard.cli.logs import ERROR, SHOWN
+from rackyard.cli.shown import from_error
 from rackyard.errors import NotYet, RackyardError, UsageError
 from rackyard.jobs.kubejob import KubeJob, KubePod
 
@@ -49,6 +49,10 @@ class Wanted:
         found = _LINE.fullmatch(line)
         return found is not None and self.rank in (None, int(found[1]))
 
+    def of(self, lines: list[str]) -> list[str]:
+        """A log, or what is wanted of it: all, or from its first error on."""
+        return from_error(lines) if self.first_error else lines
+
 
 def logs(name: str, target: "Target", wanted: Wanted, *, follow: bool) -> None:
     """Print the lines, or follow them until the job is over."""
@@ -60,7 +64,7 @@ def logs(name: str, target: "Target", wanted: Wanted, *, follow: bool) -> None:
             return
         logs = {pod.name: jobs.log(pod.name, container=pod.container) for pod in chosen(job, wanted)}
     if wanted.raw:
-        lines = [f"[{pod}] {line}" for pod, own in logs.items() for line in _from_error(own, wanted)]
+        lines = [f"[{pod}] {line}" for pod, own in logs.items() for line in wanted.of(own)]
     else:
         lines = [*arranged((line for own in logs.values() for line in own), wanted)]
     for line in lines:
@@ -107,15 +111,8 @@ def arranged(lines: Iterable[str], wanted: Wanted) -> Iterator[str]:
         elif found := _LINE.fullmatch(line):
             by_rank.setdefault(int(found[1]), []).append(line)
     for rank in sorted(by_rank):
-        yield from _from_error(by_rank[rank], wanted)
+        yield from wanted.of(by_rank[rank])
     yield from ours
-
-
-def _from_error(lines: list[str], wanted: Wanted) -> list[str]:
-    if not wanted.first_error:
-        return lines
-    at = next((at for at, text in enumerate(lines) if ERROR.search(text)), len(lines))
-    return lines[at : at + SHOWN]
 
 
 def _follow(jobs: "Jobs", name: str, wanted: Wanted) -> None:

@@ -1,6 +1,5 @@
 """`rackyard logs`: what a job's ranks printed."""
 
-import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,15 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from rackyard.cli.common import open_store, state_option
+from rackyard.cli.shown import from_error
 from rackyard.cli.target import Target, target_options
 from rackyard.errors import UsageError
 
 if TYPE_CHECKING:
     from rackyard.controller.reading import Reader
-
-ERROR = re.compile(r"Traceback|Error\b|Exception\b|Fatal|Xid")
-SHOWN = 40
-"""Lines shown from the first error on."""
 
 
 @click.command("logs")
@@ -89,8 +85,7 @@ def _print(file: Path, offset: int, *, first_error: bool = False, partial: bool 
         data = data[: data.rfind(b"\n") + 1]
     lines = data.decode(errors="replace").splitlines()
     if first_error:
-        at = next((at for at, text in enumerate(lines) if ERROR.search(text)), len(lines))
-        lines = lines[at : at + SHOWN]
+        lines = from_error(lines)
     for text in lines:
         click.echo(f"[{file.stem.removeprefix('rank-')}] {text}")
     return offset + len(data)

@@ -1,11 +1,11 @@
 """`rackyard ps`: list jobs."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from rackyard.cli.common import ago, emit, hint, open_store, output_option, print_table, state_option
+from rackyard.cli.common import emit, hint, open_store, output_option, state_option
+from rackyard.cli.shown import jobs_table
 from rackyard.cli.target import Target, target_options
 
 
@@ -23,22 +23,10 @@ def ps(everything: bool, output: str, target: Target, state: Path) -> None:
         return
     store = open_store(state)
     rows = store.jobs(live_only=not everything)
-    emit(output, rows, lambda: table(rows))
+    emit(output, rows, lambda: jobs_table(rows))
     if not rows and output == "table":
         finished = store.count()
         if finished:
             hint(f"no unfinished jobs; `rackyard ps -a` shows {finished} more")
         else:
             hint(f"no jobs in {state} yet: `rackyard run job.yaml` starts one, `rackyard demo` shows how it goes")
-
-
-def table(rows: list[dict[str, Any]]) -> None:
-    """Print the rows of jobs, of whatever target."""
-    headers = ["job", "phase", "gpus", "attempt", "step", "age", "reason"]
-    print_table(
-        headers,
-        [
-            (row["job"], row["phase"], row["gpus"], row["attempt"], row["step"], ago(row["submitted"]), row["reason"])
-            for row in rows
-        ],
-    )

@@ -1,12 +1,11 @@
 """What each node could give a gang, and what stands in the way: the facts that solving and explaining share."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackyard.fabric import Gpu, Nic, Node
+from rackyard.fabric import Health, Nic, Node
 from rackyard.placement.columns import Columns, Flags, Ints, Masks
 from rackyard.placement.model import Request
 from rackyard.placement.shape import NodeClass, Shape
@@ -115,13 +114,11 @@ def _lasting(
     return railed, problems
 
 
-def nic_for(gpu: Gpu, healthy: Sequence[Nic], group: NodeClass, rails: str) -> Nic | None:
-    """The healthy NIC of its node that serves a GPU: the one on its rail; with `any` else its neighbour, else any."""
-    rail = group.rail_of(gpu.index)
-    aligned = next((nic for nic in healthy if nic.rail == rail), None)
-    if aligned is not None or rails == "aligned":
-        return aligned
-    return next((nic for nic in healthy if nic.numa == gpu.numa), healthy[0] if healthy else None)
+def neighbour(node: Node, gpu: int) -> Nic | None:
+    """The healthy NIC that serves a GPU whose rail has none: one on its NUMA node, else any."""
+    healthy = [nic for nic in node.nics if nic.health is Health.HEALTHY]
+    numa = next(each.numa for each in node.gpus if each.index == gpu)
+    return next((nic for nic in healthy if nic.numa == numa), healthy[0] if healthy else None)
 
 
 def pick(node: Node, free: int, count: int) -> int:

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
-from rackyard.fabric import Health, Node, Site
-from rackyard.placement.census import Census, nic_for
+from rackyard.fabric import Health, Nic, Node, Site
+from rackyard.placement.census import Census, neighbour
 from rackyard.placement.columns import Columns
 from rackyard.placement.cost import explained
 from rackyard.placement.decide import Found, found, looks, misfits
@@ -100,21 +101,22 @@ def decision_of(placement: Placement, columns: Columns) -> Decision:
     )
 
 
-def seats_on(node: Node, gpus: Sequence[int], start: tuple[int, int], group: NodeClass, rails: str) -> tuple[Seat, ...]:
+def seats_on(node: Node, gpus: Sequence[int], start: tuple[int, int], group: NodeClass, rails: str) -> list[Seat]:
     """The seats of consecutive ranks on one node; `start` is the first rank and the segment. Rail -1 and no NIC where
     the node has none.
     """
-    first_rank, segment = start
-    by_index = {gpu.index: gpu for gpu in node.gpus}
-    healthy = [nic for nic in node.nics if nic.health is Health.HEALTHY]
+    rank, segment = start
+    healthy = (nic for nic in reversed(node.nics) if nic.health is Health.HEALTHY)
+    by_rail: dict[int | None, Nic] = {nic.rail: nic for nic in healthy}  # the first of each
     seats = []
     for local, index in enumerate(gpus):
-        nic = nic_for(by_index[index], healthy, group, rails)
+        nic = by_rail.get(group.rail_of(index)) or (neighbour(node, index) if rails == "any" else None)
         name, rail = ("", -1) if nic is None else (nic.name, nic.rail)
-        seats.append(Seat(first_rank + local, node.name, local, index, name, rail, segment))
-    return tuple(seats)
+        seats.append(Seat(rank + local, node.name, local, index, name, rail, segment))
+    return seats
 
 
-def indices(mask: int) -> list[int]:
+@cache
+def indices(mask: int) -> tuple[int, ...]:
     """The bits of a mask, ascending."""
-    return [index for index in range(mask.bit_length()) if mask >> index & 1]
+    return tuple(index for index in range(mask.bit_length()) if mask >> index & 1)

@@ -137,7 +137,7 @@ def _of_racks(tier: Tier, racks: _Racks, low: int, more: int) -> Tier:
     """A tier of pools as one of racks. Groups of the gang that are no whole number of shares are left to chance."""
     group = np.array([int(tier.group[rack.pools[0]]) for rack in racks.racks.values()], np.int32)
     run = tier.run // low if not more and tier.run % low == 0 else 1
-    return Tier(group, max(1, run), tier.given)
+    return Tier(group, max(1, run), tier.given.intersection(group.tolist()))
 
 
 def _water(racks: _Racks, units: int) -> dict[int, int] | None:

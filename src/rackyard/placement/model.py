@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+import msgspec
+
 from rackyard.fabric import DomainKey, Health, Node
 
 Spread = Literal["pack", "spread"] | int
@@ -189,9 +191,10 @@ class Occupancy:
         return Occupancy(used, self.owners, self.names)
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """Where one rank sits. `gpu` is the GPU's index on the node, `nic` the name of the HCA that serves it."""
+class Seat(msgspec.Struct, frozen=True, gc=False):
+    """Where one rank sits. `gpu` is the GPU's index on the node, `nic` the name of the HCA that serves it. A gang has
+    thousands of them: made in a tenth of the time that a dataclass takes.
+    """
 
     rank: int
     node: str

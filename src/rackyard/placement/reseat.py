@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from rackyard.fabric import DomainKey, Site
@@ -114,13 +115,13 @@ def _rebuilt(placement: Placement, nodes: dict[int, tuple[int, ...]], yard: Mend
         name = yard.name(node)
         order.append(node)
         if name == old:
-            seats += [replace(seat, segment=home[old]) for seat in held[old]]
+            seats += [msgspec.structs.replace(seat, segment=home[old]) for seat in held[old]]
         else:
             seats += _seats(node, held[old][0].rank, home[name], yard)
     return _priced(placement, tuple(seats), tuple(segments), order, yard)
 
 
-def _seats(node: int, rank: int, segment: int, yard: Mending) -> tuple[Seat, ...]:
+def _seats(node: int, rank: int, segment: int, yard: Mending) -> list[Seat]:
     looked = yard.looked
     part = looked.columns.nodes[node]
     mask = looked.window or pick(part, int(looked.free[node - looked.first_node]), looked.shape.per_node)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.controller.kube.clusterlike import Desk, Server, phase, whole
 
-from rackyard.controller.kube import rounds
+from rackyard.controller.kube import waiting
 from rackyard.controller.kube.objects import FAULT
 from rackyard.fabric import simulate
 
@@ -149,7 +149,7 @@ def test_whatever_happens_in_whatever_order_no_gang_is_left_half(data: st.DataOb
         if data.draw(st.booleans()):
             server.sync(desk.rounds.cache)
     server.kill = None
-    server.now += timedelta(seconds=rounds.AVOIDED)  # what came to nothing is forgotten
+    server.now += timedelta(seconds=waiting.AVOIDED)  # what came to nothing is forgotten
     desk.settle(200)
     for gang in "abc":
         if server.members(gang) and not abandoned(server, gang):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.controller.kube.clusterlike import Desk, Server, phase, whole
 
-from rackyard.controller.kube import rounds
+from rackyard.controller.kube import waiting
 from rackyard.controller.kube.objects import ATTEMPT, MASTER, RANK, SEATS, SEGMENT
 from rackyard.fabric import simulate
 
@@ -198,7 +198,7 @@ def test_the_last_ten_attempts_are_kept() -> None:
     for _ in range(14):
         desk.settle()
         del desk.server.pods["a-0"]
-        desk.server.now += timedelta(seconds=rounds.AVOIDED)
+        desk.server.now += timedelta(seconds=waiting.AVOIDED)
         desk.server.sync(desk.rounds.cache)
     desk.settle()
     assert [plan["spec"]["attempt"] for plan in desk.server.of("a")] == list(range(5, 16))
@@ -305,14 +305,14 @@ def test_what_a_stranger_says_of_its_seats_stops_nobody(seats: str) -> None:
 
 
 def test_a_gang_that_placement_can_not_take_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = rounds.turns
+    real = waiting.turns
 
     def picky(waiting: Any, *rest: Any) -> Any:
         if any(gang.key == "ml/odd" for gang in waiting):
             raise OverflowError("too odd")
         return real(waiting, *rest)
 
-    monkeypatch.setattr(rounds, "turns", picky)
+    monkeypatch.setattr(waiting, "turns", picky)
     desk = Desk(Server(SITE))
     for gang in ("a", "b", "odd"):
         desk.server.add(gang, 2)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from lightkube.utils.quantity import parse_quantity
 
-from rackyard.backends.kubernetes.bulk import Bulk, Write
+from rackyard.backends.kubernetes.bulk import Answer, Bulk, Write
 from rackyard.backends.kubernetes.client import JSON, ApiError, Client
 from rackyard.controller.kube import domains
 from rackyard.controller.kube.notes import condition_of, event_of
@@ -30,6 +30,16 @@ class Taken:
     name: str
     uid: str
     at_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that happened to a gang, to be said on its first pod."""
+
+    pod: Pod
+    word: str
+    line: str
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +89,21 @@ class Acts:
         errors = [answer for answer in answers if isinstance(answer, RackyardError)]
         return [msgspec.json.decode(answer, type=Pod) for answer in answers if isinstance(answer, bytes)], errors
 
-    def evict(self, pods: Iterable[Taken]) -> list[ApiError | RackyardError]:
+    def evict(self, pods: Iterable[Taken]) -> list[RackyardError]:
         """By the Eviction API, which heeds disruption budgets and says so on the pod (DisruptionTarget): a Job whose
         failure policy ignores that counts no failure. What was refused is the answer; a pod that is gone was not.
         """
-        answers = self.bulk.send([_eviction(pod) for pod in pods])
-        errors = [answer for answer in answers if isinstance(answer, RackyardError)]
-        return [error for error in errors if not (isinstance(error, ApiError) and error.status.code in (404, 409))]
+        return _errors(self.bulk.send([_eviction(pod) for pod in pods]))
 
-    def note(self, pod: Pod, reason: str, message: str, now: datetime) -> None:
-        """An Event about a gang on its first pod, and the pod's condition."""
-        self.client.post(f"/api/v1/namespaces/{pod.metadata.namespace}/events", {}, event_of(pod, reason, message, now))
-        self.client.patch(_pod(pod, "/status"), {}, JSON, STRATEGIC, condition_of(pod, reason, message, now))
+    def note(self, notes: Sequence[Note]) -> list[RackyardError]:
+        """An Event for each, and the last of each pod as its condition; what went wrong."""
+        last = {each.pod.metadata.uid: each for each in notes}
+        events = [Write("POST", _events(each.pod), event_of(each.pod, each.word, each.line, each.at)) for each in notes]
+        conditions = [
+            Write("PATCH", _pod(each.pod, "/status"), condition_of(each.pod, each.word, each.line, each.at), STRATEGIC)
+            for each in last.values()
+        ]
+        return _errors(self.bulk.send(events + conditions))
 
     def capability(self, queue: str) -> int | None:
         """GPUs that a queue of Volcano may have at most; None for no limit."""
@@ -135,6 +148,16 @@ def _eviction(pod: Taken) -> Write:
     }
     # 429 is a budget's answer here: to ask again at once is of no use
     return Write("POST", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction", body, stubborn=False)
+
+
+def _errors(answers: Sequence[Answer]) -> list[RackyardError]:
+    """What went wrong but for pods that are gone, or were made anew."""
+    errors = (answer for answer in answers if isinstance(answer, RackyardError))
+    return [error for error in errors if not (isinstance(error, ApiError) and error.status.code in (404, 409))]
+
+
+def _events(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{pod.metadata.namespace}/events"
 
 
 def _pod(pod: Pod, part: str = "") -> str:

@@ -59,7 +59,7 @@ class Cache:
 
     def gangs(self) -> dict[str, Gang | Unready]:
         """All gangs that have pods, by key."""
-        for key in self._dirty:
+        for key in sorted(self._dirty):
             pods = self._members.get(key)
             if pods:
                 self._found[key] = self._made(key, pods)

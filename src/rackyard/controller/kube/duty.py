@@ -9,7 +9,7 @@ from rackyard.backends.kubernetes.lease import Candidate, Heard, Place, identity
 from rackyard.controller.kube.health import Options
 from rackyard.controller.kube.keeper import Keeper
 from rackyard.controller.kube.loop import KubeController, Told
-from rackyard.controller.kube.rounds import RETRY
+from rackyard.controller.kube.records import RETRY
 from rackyard.controller.kube.waker import Waker
 from rackyard.fabric import Site
 

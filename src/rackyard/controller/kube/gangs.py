@@ -27,6 +27,15 @@ class Gang:
     """Volcano's, where it has a PodGroup."""
     kept_out: str = ""
     """Why Volcano's queue has not let it in; empty where it has, or where there is none."""
+    off: frozenset[str] = frozenset()
+    """Nodes that it must keep off beside those that it asks to: its pods' selectors and tolerations shut them out, or
+    the scheduler refused them.
+    """
+
+    @property
+    def wish(self) -> Request:
+        """What it asks for, of the nodes that it may use."""
+        return replace(self.request, exclude=self.request.exclude | self.off) if self.off else self.request
 
     @property
     def priority(self) -> int:

@@ -20,7 +20,8 @@ from rackyard.backends.kubernetes.watch import Gone, Put, Synced, Trouble, Watch
 from rackyard.controller.kube.acts import PLANS, Acts
 from rackyard.controller.kube.cache import Cache
 from rackyard.controller.kube.objects import PLURAL, GangPlan, Node, Pod, PodGroup
-from rackyard.controller.kube.rounds import RETRY, Round
+from rackyard.controller.kube.records import RETRY
+from rackyard.controller.kube.rounds import Round
 from rackyard.errors import UsageError
 from rackyard.fabric import Site
 

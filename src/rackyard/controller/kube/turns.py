@@ -129,7 +129,7 @@ def _asked(gang: Gang, yards: Yards) -> Waiting:
     deadline = gang.pods[0].spec.active_deadline_seconds
     return Waiting(
         name=gang.key,
-        request=keep_apart(gang.request, yards.columns.site, yards.occupancy),
+        request=keep_apart(gang.wish, yards.columns.site, yards.occupancy),
         priority=gang.priority,
         submitted=_seconds(gang.since),
         estimate=None if deadline is None else float(deadline),
@@ -213,11 +213,22 @@ def _held(gang: Gang, made: QueuePlan, yards: Yards | None, now: float) -> tuple
         case "untried":
             return "Behind", "too many gangs before it were looked at in this round"
     if yards is not None:
-        answer = place_on(gang.request, yards.yard(), yards.occupancy)
+        answer = place_on(gang.wish, yards.yard(), yards.occupancy)
         if isinstance(answer, Rejection):
-            return "NoSeat", f"{answer.summary}; fix: {answer.fix}"
+            return "NoSeat", _no_seat(gang, answer, yards)
         return "Behind", f"what is free is kept for {reason.holder or 'others that come first'}"
     return "NoSeat", replace(reason, until=None).text(now)
+
+
+def _no_seat(gang: Gang, answer: Rejection, yards: Yards) -> str:
+    """What is to blame: the nodes that it is kept off, where it has a seat without that."""
+    anywhere = place_on(gang.request, yards.yard(), yards.occupancy) if gang.off else answer
+    if isinstance(anywhere, Rejection):
+        return f"{anywhere.summary}; fix: {anywhere.fix}"
+    some = ", ".join(sorted(gang.off)[:3]) + (", ..." if len(gang.off) > 3 else "")
+    told = f"it would have a seat, but {len(gang.off)} nodes ({some}) are not for its pods"
+    why = "by their nodeSelector, node affinity or tolerations, or because the scheduler refused them of late"
+    return f"{told}, {why}; fix: change those in the pod template, or the labels and taints of the nodes"
 
 
 def _returns(gang: Gang, yards: Yards) -> Start | None:
@@ -230,7 +241,7 @@ def _returns(gang: Gang, yards: Yards) -> Start | None:
     others = yards.without(gang.key)
     seats = _reseated(plan, gang, others, yards.columns.site)
     if not isinstance(seats, Placement):
-        seats = place_on(gang.request, Yard.on(yards.columns, others), others)
+        seats = place_on(gang.wish, Yard.on(yards.columns, others), others)
     return Start(gang, seats) if isinstance(seats, Placement) else None
 
 
@@ -239,8 +250,8 @@ def _reseated(plan: GangPlan, gang: Gang, others: Occupancy, site: Site) -> Plac
     if old is None or len(old.seats) != gang.request.gpus:
         return None
     taken = {seat.node for seat in old.seats if seat.gpu in others.busy(seat.node)}
-    out = {name for name in (*old.nodes(), *old.spares) if site.node(name).cordoned} | gang.request.exclude
-    return reseat(old, frozenset(out | taken), frozenset(), gang.request, site, others)
+    out = {name for name in (*old.nodes(), *old.spares) if site.node(name).cordoned} | gang.wish.exclude
+    return reseat(old, frozenset(out | taken), frozenset(), gang.wish, site, others)
 
 
 def _seats(decision: Decision, gang: Gang, yards: Yards) -> Placement:

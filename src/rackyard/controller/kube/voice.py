@@ -4,22 +4,25 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from rackyard.controller.kube.acts import Acts
+from rackyard.controller.kube.acts import Acts, Note
 from rackyard.controller.kube.cache import Cache
-from rackyard.errors import RackyardError
 
+MOST = 64
+"""Notes that are written in one round: a tenth of a second. What is more waits, for gangs have to be let go too."""
 _SILENT = frozenset({"Finishing"})
 
 
 @dataclass
 class Voice:
-    """`write`: also as an Event and a condition of the pod."""
+    """`write`: also as an Event and a condition of the pod, when `flush` is called."""
 
     acts: Acts
     cache: Cache
     tell: Callable[[str, str, str], None]
     write: bool = True
     _said: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    _notes: list[Note] = field(default_factory=list)
+    """Not yet written."""
 
     def say(self, gang: str, word: str, line: str, now: datetime) -> None:
         """Tell it unless it was the last that was told of the gang; a pod that was made anew does not know."""
@@ -31,10 +34,15 @@ class Voice:
         if before[:2] != new[:2]:
             self.tell(gang, word, line)
         if pod is not None and self.write and before != new:
-            try:
-                self.acts.note(pod, word, line, now)
-            except RackyardError as error:
-                self.tell(gang, "Trouble", str(error))
+            self._notes.append(Note(pod, word, line, now))
+
+    def flush(self) -> bool:
+        """Write what was said, the oldest first; whether some of it is left."""
+        batch, self._notes = self._notes[:MOST], self._notes[MOST:]
+        errors = self.acts.note(batch) if batch else []
+        if errors:
+            self.tell("", "Trouble", f"{len(errors)} notes on pods could not be written: {errors[0]}")
+        return bool(self._notes)
 
     def forget_all_but(self, gangs: Collection[str]) -> None:
         """Gangs that are gone need no memory."""
