@@ -9,7 +9,7 @@ older version is taken out: nothing could convert it.
 import base64
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -24,8 +24,13 @@ NAMESPACE = "kueue-system"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 _CONVERTED = ("clusterqueues", "cohorts", "localqueues", "multikueueclusters", "workloads")
+_INTEGRATIONS = {
+    "jobset": ("jobset.x-k8s.io", "jobset.x-k8s.io/jobset"),
+    "trainer": ("trainer.kubeflow.org", "trainer.kubeflow.org/trainjob"),
+}
+"""API group and framework that Kueue takes charge of beside Jobs, where the part is there."""
 _OURS = ("kueue.x-k8s.io", "batch")
-"""API groups whose webhooks are registered; of the integrations only batch/job is on."""
+"""API groups whose webhooks are always registered."""
 
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 
@@ -48,7 +53,8 @@ def setup(api: Api, layout: Layout, plan: Plan) -> None:
     (layout.folder / "kueue.yaml").write_text(json.dumps(configuration(layout, plan)), encoding="utf-8")
     ca = base64.b64encode((layout.certs / "apiserver.crt").read_bytes()).decode("ascii")
     text = (folder / "webhooks" / "manifests.yaml").read_text(encoding="utf-8")
-    for path, body in webhooks(text, url, ca):
+    groups = [_INTEGRATIONS[part][0] for part in plan.options.parts if part in _INTEGRATIONS]
+    for path, body in webhooks(text, url, ca, (*_OURS, *groups)):
         api.post(f"{_ADMISSION}/{path}", body)
 
 
@@ -76,6 +82,7 @@ def settled(api: Api) -> None:
 def configuration(layout: Layout, plan: Plan) -> dict[str, Any]:
     """Kueue's configuration file (config.kueue.x-k8s.io/v1beta2)."""
     ports = plan.ports
+    more = [_INTEGRATIONS[part][1] for part in plan.options.parts if part in _INTEGRATIONS]
     return {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
@@ -85,14 +92,14 @@ def configuration(layout: Layout, plan: Plan) -> dict[str, Any]:
         "webhook": {"host": LOOPBACK, "port": ports["kueue-webhook"], "certDir": str(layout.certs / "kueue")},
         "leaderElection": {"leaderElect": False},
         "clientConnection": {"qps": 2000, "burst": 2000},
-        "integrations": {"frameworks": ["batch/job"]},
+        "integrations": {"frameworks": ["batch/job", *more]},
         # The visibility server keeps its certificates at a fixed path outside the cluster's folder.
         "featureGates": {"VisibilityOnDemand": False, **plan.options.kueue_gates},
     }
 
 
-def webhooks(text: str, url: str, ca: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The webhook configurations of Kueue's manifest, to be created at (path): only ours, called at `url`."""
+def webhooks(text: str, url: str, ca: str, groups: Collection[str] = _OURS) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The webhook configurations of Kueue's manifest, to be created at (path): those of `groups`, called at `url`."""
     kinds = {
         "MutatingWebhookConfiguration": ("mutatingwebhookconfigurations", "testbed-kueue-mutating"),
         "ValidatingWebhookConfiguration": ("validatingwebhookconfigurations", "testbed-kueue-validating"),
@@ -100,18 +107,18 @@ def webhooks(text: str, url: str, ca: str) -> Iterator[tuple[str, dict[str, Any]
     for found in YAML(typ="safe").load_all(text):
         if found and found.get("kind") in kinds:
             path, name = kinds[found["kind"]]
-            hooks = [_local(hook, url, ca) for hook in found["webhooks"] if _is_ours(hook)]
+            hooks = [_local(hook, url, ca) for hook in found["webhooks"] if _is_of(hook, groups)]
             yield path, {**found, "metadata": {"name": name}, "webhooks": hooks}
 
 
-def _is_ours(hook: Mapping[str, Any]) -> bool:
-    return all(group in _OURS for rule in hook["rules"] for group in rule["apiGroups"])
+def _is_of(hook: Mapping[str, Any], groups: Collection[str]) -> bool:
+    return all(group in groups for rule in hook["rules"] for group in rule["apiGroups"])
 
 
 def _local(hook: Mapping[str, Any], url: str, ca: str) -> dict[str, Any]:
     called = {"url": url + hook["clientConfig"]["service"]["path"], "caBundle": ca}
     local = {**hook, "clientConfig": called}
-    if any("batch" in rule["apiGroups"] for rule in hook["rules"]):
+    if not any("kueue.x-k8s.io" in rule["apiGroups"] for rule in hook["rules"]):
         # Jobs that Kueue has nothing to do with must not wait for it.
         local["objectSelector"] = {"matchExpressions": [{"key": QUEUE_LABEL, "operator": "Exists"}]}
     return local

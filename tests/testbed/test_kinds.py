@@ -2,17 +2,29 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 import pytest
 from ruamel.yaml import YAML
+from tests.testbed.gangkinds import (
+    DOMAINS,
+    JOBSETS,
+    LWS,
+    TRAINER,
+    WORKERS,
+    definition,
+    jobset,
+    of_kind,
+    template,
+    trainjob,
+    workers,
+)
 from tests.testbed.gangset import CRDS, PLANS, PODS, ROOT, SITE, controller, established, plans
 from tests.testbed.listening import listening
 
-from rackyard.controller.kube.domains import API, ASKED, compute_domain
+from rackyard.controller.kube.domains import ASKED, compute_domain
 from rackyard.controller.kube.kinds import gang_name, owner_of, place_in_gang, size_of
-from rackyard.controller.kube.objects import GATE, GPU, SIZE, Pod
+from rackyard.controller.kube.objects import Pod
 from testbed import Cluster, cluster
 from testbed.api import MERGE, Refused, until
 from testbed.nodes import create
@@ -20,11 +32,6 @@ from testbed.nodes import create
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
 
 PARTS = ("kwok", "jobset", "lws", "trainer")
-JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
-LWS = "/apis/leaderworkerset.x-k8s.io/v1/namespaces/default/leaderworkersets"
-TRAINER = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default"
-WORKERS = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
-DOMAINS = f"/apis/{API}/namespaces/default/computedomains"
 
 
 @pytest.fixture(scope="module")
@@ -49,58 +56,6 @@ def tidy(yard: Cluster) -> Iterator[None]:
     for each in yard.api.items(PLANS):  # the garbage collector learns of new kinds every half minute only
         with suppress(Refused):
             yard.api.delete(f"{PLANS}/{each['metadata']['name']}")
-
-
-def template(size: int, **spec: Any) -> dict[str, Any]:
-    """A pod of a gang, gated, that runs until it is deleted."""
-    return {
-        "metadata": {"annotations": {SIZE: str(size)}},
-        "spec": {
-            "schedulingGates": [{"name": GATE}],
-            "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "node", "image": "none", "resources": {"limits": {GPU: "4"}}}],
-            **spec,
-        },
-    }
-
-
-def job(pods: int, size: int) -> dict[str, Any]:
-    """No pod is made anew in a Job that has failed: the JobSet starts all of them over, and at once."""
-    of = template(size, restartPolicy="Never")
-    return {"parallelism": pods, "completions": pods, "backoffLimit": 0, "template": of}
-
-
-def of_kind(api: str, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec}
-
-
-def jobset(bed: Cluster) -> None:
-    """Two Jobs of two pods, one gang, and a driver that is none of ours."""
-    driver = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]}}}
-    spec = {
-        "failurePolicy": {"maxRestarts": 3, "restartStrategy": "BlockingRecreate"},
-        "replicatedJobs": [
-            {"name": "driver", "replicas": 1, "template": {"spec": driver}},
-            {"name": "w", "replicas": 2, "template": {"spec": job(2, 4)}},
-        ],
-    }
-    bed.api.post(JOBSETS, of_kind("jobset.x-k8s.io/v1alpha2", "JobSet", "js", spec))
-
-
-def workers(bed: Cluster) -> None:
-    of = {"size": 3, "restartPolicy": "RecreateGroupOnPodRestart", "workerTemplate": template(3)}
-    bed.api.post(LWS, of_kind(*WORKERS, "lw", {"replicas": 2, "leaderWorkerTemplate": of}))
-
-
-def trainjob(bed: Cluster) -> None:
-    api = "trainer.kubeflow.org/v1alpha1"
-    step = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    replicated = {"name": "node", "template": {"metadata": {"labels": step}, "spec": job(2, 2)}}
-    of = {"failurePolicy": {"maxRestarts": 3}, "replicatedJobs": [replicated]}
-    runtime = {"mlPolicy": {"numNodes": 2, "torch": {}}, "template": {"spec": of}}
-    bed.api.post(f"{TRAINER}/trainingruntimes", of_kind(api, "TrainingRuntime", "torch", runtime))
-    refers = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "torch"}
-    bed.api.post(f"{TRAINER}/trainjobs", of_kind(api, "TrainJob", "tj", {"runtimeRef": refers}))
 
 
 def pods(bed: Cluster) -> list[Pod]:
@@ -178,33 +133,6 @@ def test_gangs_are_bound_in_order_and_come_back_whole(
     assert not uids(after[names[0]]) & uids(before[names[0]]), "all of the gang are new"
     assert all(uids(after[name]) == uids(before[name]) for name in names[1:]), "other gangs were left alone"
     assert all(pod.spec.node_name for of in after.values() for pod in of)
-
-
-def definition() -> dict[str, Any]:
-    """What the driver's definition of ComputeDomain says of `spec`, restated: v1beta1, Helm chart 0.4; numNodes was
-    required before.
-    """
-
-    def of(**properties: Any) -> dict[str, Any]:
-        return {"type": "object", "properties": properties}
-
-    name = {**of(name={"type": "string"}), "required": ["name"]}
-    mode = {"type": "string", "enum": ["All", "Single"], "default": "Single"}
-    channel = {**of(resourceClaimTemplate=name, allocationMode=mode), "required": ["resourceClaimTemplate"]}
-    unchanged = [{"rule": "self == oldSelf", "message": "A computeDomain.spec is immutable"}]
-    spec = {
-        **of(numNodes={"type": "integer"}, channel=channel),
-        "required": ["channel", "numNodes"],
-        "x-kubernetes-validations": unchanged,
-    }
-    version = {"name": "v1beta1", "served": True, "storage": True, "schema": {"openAPIV3Schema": of(spec=spec)}}
-    names = {"kind": "ComputeDomain", "plural": "computedomains", "singular": "computedomain"}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "computedomains.resource.nvidia.com"},
-        "spec": {"group": "resource.nvidia.com", "scope": "Namespaced", "names": names, "versions": [version]},
-    }
 
 
 def test_the_compute_domain_of_a_gang_is_accepted_and_goes_with_it(yard: Cluster) -> None:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.testbed.conftest import Needs
+from tests.testbed.kueues import KUEUE, kueue
+from tests.testbed.kueues import queue as add_queue
 from tests.testbed.listening import listening
 from tests.testbed.work import ENDS, JOBS, PODS, job
 
@@ -16,12 +17,6 @@ from testbed.kueue import QUEUE_LABEL
 
 pytestmark = pytest.mark.kube
 
-KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
-
-
-def kueue(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}, "spec": spec}
-
 
 @pytest.fixture(scope="module")
 def queue(needs_testbed: Needs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -30,13 +25,7 @@ def queue(needs_testbed: Needs, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with cluster(tmp_path_factory.mktemp("kueue") / "cluster", parts=("kwok", "kueue")) as bed:
         nodes.create(bed, simulate(racks=2, trays=4))
         (flavor,) = bed.api.items(f"{KUEUE}/resourceflavors")
-        quota = {"name": "nvidia.com/gpu", "nominalQuota": 32}
-        flavors = [{"name": flavor["metadata"]["name"], "resources": [quota]}]
-        groups = [{"coveredResources": ["nvidia.com/gpu"], "flavors": flavors}]
-        spec = {"namespaceSelector": {}, "resourceGroups": groups}
-        bed.api.post(f"{KUEUE}/clusterqueues", kueue("ClusterQueue", "all", spec))
-        local = kueue("LocalQueue", "jobs", {"clusterQueue": "all"})
-        bed.api.post(f"{KUEUE}/namespaces/default/localqueues", local)
+        add_queue(bed, "jobs", flavor["metadata"]["name"], 32)
         yield bed
 
 

@@ -8,7 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 from tests.cli.calling import Answer, call
 from tests.testbed.gangset import CRDS, PLANS, PODS, ROOT, SITE, controller, established, plans
-from tests.testbed.test_kueue_cluster import KUEUE, kueue
+from tests.testbed.kueues import KUEUE, kueue, queue
 from tests.testbed.work import JOBS
 
 from rackyard.controller.kube.objects import GATE, GPU, SIZE
@@ -59,14 +59,6 @@ def tidy(yard: Cluster) -> Iterator[None]:
     for each in yard.api.items(PLANS):
         with suppress(Refused):
             yard.api.delete(f"{PLANS}/{each['metadata']['name']}")
-
-
-def queue(bed: Cluster, name: str, flavor: str, gpus: int, **more: Any) -> None:
-    resources = [{"name": GPU, "nominalQuota": gpus}]
-    groups = [{"coveredResources": [GPU], "flavors": [{"name": flavor, "resources": resources}]}]
-    spec = {"namespaceSelector": {}, "resourceGroups": groups, **more}
-    bed.api.post(f"{KUEUE}/clusterqueues", kueue("ClusterQueue", name, spec))
-    bed.api.post(f"{KUEUE}/namespaces/default/localqueues", kueue("LocalQueue", name, {"clusterQueue": name}))
 
 
 def submit(bed: Cluster, name: str, pods: int, to: str, annotations: dict[str, str] | None = None, **more: Any) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 from tests.cli.calling import Answer, call
+from tests.testbed.gangkinds import jobset, template, trainjob, workers
 from tests.testbed.gangset import CRDS, PODS, ROOT, SITE, controller, established, submit
 from tests.testbed.rig import Rig, controlled, rig
-from tests.testbed.test_kinds import jobset, template, trainjob, workers
 from tests.testbed.work import JOBS
 
 from rackyard.controller.kube.objects import GANG

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 from ruamel.yaml import YAML
+from tests.testbed.gangkinds import definition
 from tests.testbed.gangset import Told
-from tests.testbed.test_kinds import definition
 
 from rackyard.backends.kubernetes.bulk import Bulk
 from rackyard.backends.kubernetes.client import ApiError, Client, Retry, connect, node_path
 from rackyard.backends.kubernetes.jobs import command
 from rackyard.backends.kubernetes.watch import Meta, Trouble, Watch, What
-from rackyard.controller.kube.acts import PLANS, Acts, Taken
+from rackyard.controller.kube.acts import PLANS, Acts, Note, Taken
 from rackyard.controller.kube.gangs import Gang, gang_of
 from rackyard.controller.kube.loop import KubeController
 from rackyard.controller.kube.objects import GANG, GATE, GPU, SIZE, GangPlan, Node, PlanStatus, Pod, PodGroup
@@ -149,7 +149,7 @@ def did(ground: Ground, resource: str, verb: str) -> list[RackyardError]:
             except ApiError as error:
                 return [] if error.status.code == 404 else [error]
         case "events", "create":
-            acts.note(pod, "NoSeat", "a line", NOW)
+            return acts.note([Note(pod, "NoSeat", "a line", NOW)])
         case "computedomains", _:
             number = len(ground.bed.api.items("/apis/resource.nvidia.com/v1beta1/computedomains"))
             acts.domain(domain(pod, f"d-{number}"))
