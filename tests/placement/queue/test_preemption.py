@@ -167,6 +167,8 @@ def test_a_preempted_gang_waits_anew_with_what_is_left_to_do(columns: Columns) -
     assert (gang.submitted, gang.estimate) == (NOW, 99_500.0)
     assert requeued(replace(run, checkpointed=None), NOW).estimate == 100_000.0
     assert requeued(replace(run, checkpointed=200_000.0), NOW).estimate == 100_000.0, "past its estimate: it was wrong"
+    nearly = replace(run, started=100.0, checkpointed=100_100.0 - 1e-10)
+    assert requeued(nearly, NOW).estimate == 1.0, "what takes no time crosses no reservation"
     unsaid = requeued(replace(run, gang=replace(run.gang, estimate=None)), NOW)
     assert unsaid.estimate is None
 

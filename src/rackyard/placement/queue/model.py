@@ -160,9 +160,11 @@ class Policy:
 
 
 def requeued(run: Running, now: float) -> Gang:
-    """A gang that was preempted, as it waits again: from now on, and with what is left since its last checkpoint."""
+    """A gang that was preempted, as it waits again: from now on, and with what is left since its last checkpoint, a
+    second at least: less would be lost in the digits of the clock, and a run that takes no time crosses no other.
+    """
     estimate = run.gang.estimate
     if estimate is not None and run.checkpointed is not None:
         saved = run.checkpointed - run.started
-        estimate = estimate - saved if saved < estimate else estimate
+        estimate = max(min(1.0, estimate), estimate - saved) if saved < estimate else estimate
     return replace(run.gang, submitted=now, estimate=estimate)
