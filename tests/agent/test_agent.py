@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
@@ -22,8 +23,9 @@ from rackyard.agent.loop import Agent
 from rackyard.agent.metrics import Metrics
 from rackyard.agent.readers import Readers
 from rackyard.agent.reading import Reading, Trouble
+from rackyard.agent.writing import Writer, Wrote
 from rackyard.cli.kube import kube
-from rackyard.errors import ConflictError, UsageError
+from rackyard.errors import ConflictError, RackyardError, UsageError
 from testbed.api import until
 
 LONG = 120.0
@@ -305,6 +307,24 @@ def test_what_changes_is_told_once(host: Path) -> None:
     assert len(said) == 5 and said[4].startswith(f"{NODE}: rackyard.io/NICDown: True: NICDown: mlx5_1 port 1 is DOWN")
     assert agent.alive()
     readers.close()
+
+
+class Refusing:
+    """A writer whose node may not be read."""
+
+    def write(self, _view: object, _clock: float) -> tuple[Wrote, ...]:
+        return (Wrote("read", RackyardError("GET: 403", where="there", why="no rights", fix="grant them")),)
+
+
+def test_an_error_is_printed_as_errors_are(tmp_path: Path) -> None:
+    said: list[str] = []
+    readers = Readers(NODE, tmp_path, LONG)
+    agent = Agent(readers, writer=cast(Writer, Refusing()), told=said.append)
+    agent.once()
+    readers.close()
+    told = "GET: 403\n  at:  there\n  why: no rights\n  fix: grant them"
+    assert said[-1] == f"{NODE}: reading the node: {told}"
+    assert [str(error) for error in agent.failed] == [told]
 
 
 def test_the_command_once(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,9 @@ def test_logs_of_one_rank_of_one_attempt(ran: Path) -> None:
     assert call("logs", "toy", *where).out == "[0] fine\n[0] ValueError: broken\n[0] after\n[1] fine too\n"
     assert call("logs", "toy", "--rank", 1, *where).out == "[1] fine too\n"
     assert call("logs", "toy", "--first-error", *where).out == "[0] ValueError: broken\n[0] after\n"
+    (logs / "attempt-1" / "rank-0.log").write_text("fine\n")
+    silent = call("logs", "toy", "--first-error", *where)
+    assert silent.out == "[1] fine too\n" and silent.err.endswith("the last 20 lines of rank 1 instead\n")
 
 
 @pytest.mark.parametrize("which", [("--rank", 7), ("--attempt", 9)])

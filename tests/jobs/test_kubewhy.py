@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from rackyard.jobs.kubejob import KubeJob, KubeNode, KubePlan, KubePod, Said, Workload, attempts, phase_of
-from rackyard.jobs.kubewhy import PLACED, SCHEDULED, why
+from rackyard.jobs.kubejob import KubeJob, KubeNode, KubePlan, KubePod, Maker, Said, Workload, attempts, phase_of
+from rackyard.jobs.kubeplaced import PLACED
+from rackyard.jobs.kubewhy import SCHEDULED, why
 
 GATED = KubePod("j-worker-0", gated=True)
 FREE = KubePod("j-worker-0", attempt=1)
@@ -33,6 +34,8 @@ def placed(reason: str, message: str) -> KubePod:
 
 
 UNSCHEDULABLE = Said("True", "NotEnoughResources", "queue resource quota insufficient")
+NO_CLAIM = '0/8 nodes are unavailable: persistentvolumeclaim "A_B" not found.'
+MAKER = Maker("JobSet", "j", "jobset j")
 CASES: list[tuple[KubeJob, str, str, str]] = [
     (job(queue_there=False, queue="prd"), "pending", "its queue 'prd' does not exist", "kubectl get queues"),
     (job(group=""), "pending", "waits in queue default, which has not let it in", "Volcano's controller"),
@@ -90,10 +93,119 @@ CASES: list[tuple[KubeJob, str, str, str]] = [
         job(FAILED, state="Failed", retries=2),
         "failed",
         "all 2 attempts are used up; pod j-worker-0 on r01-t01 ended with exit code 7",
-        "rackyard logs j --first-error",
+        "rackyard logs j --first-error --target kubernetes",
     ),
     (job(state="Failed", state_message="told so"), "failed", "told so", "rackyard logs"),
+    (
+        job(replace(FREE, conditions={SCHEDULED: Said("False", "Unschedulable", NO_CLAIM)}), plans=(FIRST,)),
+        "starting",
+        f"1 of 1 pods have no node yet: {NO_CLAIM}",
+        "make the claim A_B, or cancel it and submit it again with another --mount",
+    ),
+    (
+        job(placed("Resting", f"3 plans came to nothing, the last one because {NO_CLAIM}"), plans=(ENDED,)),
+        "pending",
+        "waits for seats to go on: 3 plans came to nothing",
+        "make the claim A_B",
+    ),
+    (
+        job(replace(FREE, conditions={PLACED: Said("False", "Unanswered", "volcano said nothing; fix: see it")})),
+        "starting",
+        "1 of 1 pods have no node yet: volcano said nothing",
+        "see it",
+    ),
+    (
+        job(placed("Trouble", "the API server refuses it"), plans=(replace(FIRST, phase="Planned"),)),
+        "pending",
+        "attempt 1 has its seats and is about to start",
+        "rackyard kube run",
+    ),
+    (
+        job(
+            replace(GATED, conditions={PLACED: Said("False", "Trouble", "the API server refuses it", 9.0)}),
+            plans=(replace(FIRST, phase="Planned"),),
+        ),
+        "pending",
+        "attempt 1 has its seats and can't start: the API server refuses it",
+        "it is tried again",
+    ),
+    (
+        job(placed("VictimsStay", "2 pods that have to go first are still there"), plans=(ENDED,)),
+        "pending",
+        "attempt 1 is over: 2 pods that have to go first are still there",
+        "places it again",
+    ),
 ]
+WORDS = ("UnknownSize", "MembersMissing", "TooMany", "NoRanks", "BadName", "BadComputeDomain", "Broken", "Pinned")
+HELD = ("OtherGates", "NotInqueue", "Leaving", "Unanswered", "Trouble", "Incomplete", "VictimsStay", "New")
+
+
+@pytest.mark.parametrize("word", [*WORDS, *HELD])
+def test_only_what_waits_for_a_seat_is_told_as_waiting_for_one(word: str) -> None:
+    for made in (job(placed(word, "so it is")), replace(job(placed(word, "so it is")), maker=MAKER)):
+        answer = why(made)
+        assert "seat" not in answer.reason and "so it is" in answer.reason
+        assert answer.next_step and answer.next_step != "wait for room"
+
+
+def refused(name: str, at: float, words: str = 'exceeded quota: none, requested: pods=1"') -> Said:
+    """As Volcano's controller prints it."""
+    dump = f'Status:"Failure", Message:"pods \\"{name}\\" is forbidden: {words}, Reason:"Forbidden", Code:403'
+    message = f"Error creating pods: [failed to create pod {name}, err: &errors.StatusError{{ErrStatus:{{{dump}}}}}]"
+    return Said("Warning", "FailedCreate", message, at)
+
+
+NO_CLASS = 'no PriorityClass with name nope was found"'
+
+
+def test_pods_that_are_refused_are_the_reason_told_once() -> None:
+    events = (refused("j-worker-0", 1.0), refused("j-worker-1", 2.0), replace(refused("j-worker-0", 3.0), times=4))
+    for group in ("", "Pending", "Inqueue"):
+        answer = why(job(group=group, events=events))
+        told = 'pods "j-worker-0" is forbidden: exceeded quota: none, requested: pods=1'
+        assert answer.reason == f"its pods can't be created: {told}"
+        assert answer.evidence == (f"FailedCreate: {told} (6 times)",)
+        assert answer.next_step.endswith("kubectl describe resourcequota none")
+
+
+@pytest.mark.parametrize(
+    ("words", "step"),
+    [
+        (NO_CLASS, "make PriorityClass nope, or cancel it and submit it again with another --priority-class"),
+        ('violates PodSecurity \\"restricted:latest\\": host namespaces"', "have the namespace allow it"),
+        ('User \\"x\\" may not"', "have it allowed"),
+    ],
+)
+def test_what_to_do_about_a_refusal(words: str, step: str) -> None:
+    answer = why(job(events=(refused("j-worker-0", 1.0, words),)))
+    assert step in answer.next_step and "errors.StatusError" not in str(answer)
+
+
+def test_a_refusal_of_another_form_is_told_as_it_is() -> None:
+    answer = why(job(events=(Said("Warning", "FailedCreate", "odd\n" + "x" * 900),)))
+    assert answer.reason.startswith("its pods can't be created: odd xxx") and len(answer.reason) < 450
+    assert answer.next_step == "mend what is said here: kubectl describe job.batch.volcano.sh j"
+
+
+def test_pods_with_names_by_chance_are_refused_once() -> None:
+    """As Kubernetes' own Job controller says it."""
+    told = [
+        Said("Warning", "FailedCreate", f'{before}Error creating: pods "j-0-{name}" is forbidden: no', at)
+        for at, (before, name) in enumerate([("", "x7k2p"), ("", "bbbbb"), ("(combined from similar events): ", "c")])
+    ]
+    answer = why(job(events=tuple(told), maker=MAKER))
+    assert answer.evidence == ('FailedCreate: Error creating: pods "j-0-c" is forbidden: no (3 times)',)
+    assert answer.next_step == "have it allowed, or make JobSet j anew without what is named here"
+
+
+def test_a_refusal_counts_while_pods_are_missing() -> None:
+    short = job(placed("MembersMissing", "1 of 2 pods are there"), events=(refused("j-worker-1", 1.0),))
+    assert why(short).reason.startswith("only 1 of its pods could be created: ")
+    assert "runs" in why(job(RUNS, step=3, plans=(FIRST,), events=(refused("j-worker-1", 1.0),))).reason
+    old = job(plans=(ENDED,), events=(refused("j-worker-1", 1.0),))
+    assert "created" not in why(old).reason, "that was before its first attempt"
+    gone = why(job(state="Terminated", events=(refused("j-worker-1", 1.0),)))
+    assert gone.reason.startswith("Volcano gave it up: its pods could not be created: ")
 
 
 @pytest.mark.parametrize(("given", "phase", "reason", "next_step"), CASES, ids=[case[2][:40] for case in CASES])

@@ -124,6 +124,7 @@ def test_a_spec_never_changes() -> None:
         ({"name": "Upper"}, "DNS label"),
         ({"name": "a" * 64}, "DNS label"),
         ({"name": "a\n"}, "DNS label"),
+        ({"name": "My_Job 2"}, "write, for example, my-job-2"),
         ({"segment": {"gpus": 3}}, "must divide the job's 8 GPUs"),
         ({"parallel": {"tp": 3}}, "tp * pp * cp = 3 must divide"),
         ({"parallel": {"pp": 2, "ep": 3}}, "must divide the 4 ranks"),

@@ -1,5 +1,6 @@
 """deploy/ and what is laid over it: rendered as users do it, and accepted by a real API server to the last field."""
 
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,8 @@ pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = "examples/kubernetes/cluster"
-FOLDERS = ("deploy", EXAMPLE, "examples/kubernetes/volcano")
+VOLCANO = "examples/kubernetes/volcano"
+FOLDERS = ("deploy", EXAMPLE)
 STRICT = "dryRun=All&fieldValidation=Strict"
 
 Object = dict[str, Any]
@@ -77,10 +79,10 @@ def tried(bed: Cluster, each: Object) -> None:
         bed.api.put(f"{path}/{each['metadata']['name']}?{STRICT}", {**each, "metadata": meta})
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_every_object_is_accepted_strictly(bed: Cluster, folder: str) -> None:
+@pytest.mark.parametrize(("folder", "number"), [("deploy", 10), (EXAMPLE, 10), (VOLCANO, 1)])
+def test_every_object_is_accepted_strictly(bed: Cluster, folder: str, number: int) -> None:
     objects = rendered(folder)
-    assert len(objects) >= 10
+    assert len(objects) >= number
     for each in objects:
         tried(bed, each)
 
@@ -160,6 +162,49 @@ def test_their_words_are_known_to_the_command(folder: str, which: tuple[str, str
     command = kube.commands[verb]
     known = {option for parameter in command.params for option in parameter.opts}
     assert {word for word in words if word.startswith("--")} <= known
+
+
+def test_what_is_given_for_volcano_touches_nothing_of_ours() -> None:
+    """It may be applied after an overlay, and deleted."""
+    (only,) = rendered(VOLCANO)
+    meta = {"name": "volcano-scheduler-configmap", "namespace": "volcano-system"}
+    assert (only["kind"], only["metadata"]) == ("ConfigMap", meta)
+    assert "predicateErrorCacheEnable: false" in only["data"]["volcano-scheduler.conf"]
+
+
+def documented() -> str:
+    """The commands of docs/kubernetes.md, "Install"."""
+    text = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
+    _, _, rest = text.partition("\n## Install\n")
+    return rest.partition("```sh\n")[2].partition("```")[0]
+
+
+def test_the_documented_installation_works_as_written(bed: Cluster, tmp_path: Path) -> None:
+    """All of it but docker, on a copy of the manifests; what was built and pushed is what the pods are to run."""
+    for folder in ("deploy", "examples"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/kubectl").symlink_to(kubectl_path())
+    (tmp_path / "bin/docker").write_text('#!/bin/sh\necho "$@" >> "$HOME/docker"\n')
+    (tmp_path / "bin/docker").chmod(0o755)
+    env = {"HOME": str(tmp_path), "KUBECONFIG": str(bed.kubeconfig), "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    done = subprocess.run(
+        ["bash", "-euc", documented()], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    build, push = (tmp_path / "docker").read_text().splitlines()
+    image = push.removeprefix("push ")
+    assert build == f"build -t {image} ."
+    apps, core = "/apis/apps/v1/namespaces/rackyard-system", "/api/v1/namespaces/rackyard-system"
+    controller, container = pod_of(bed.api.get(f"{apps}/deployments/rackyard-controller"))
+    agent, other = pod_of(bed.api.get(f"{apps}/daemonsets/rackyard-agent"))
+    assert (container["image"], other["image"]) == (image, image)
+    for spec in (controller, agent):
+        for volume in spec["volumes"]:
+            if "secret" in volume:
+                bed.api.get(f"{core}/secrets/{volume['secret']['secretName']}")
+            if "configMap" in volume:
+                assert "racks" in bed.api.get(f"{core}/configmaps/{volume['configMap']['name']}")["data"]["site.yaml"]
 
 
 def test_the_sites_are_sites() -> None:

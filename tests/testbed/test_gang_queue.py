@@ -197,8 +197,11 @@ def test_a_budget_that_forbids_an_eviction_is_heeded_and_said(yard: Cluster) -> 
         until("it counts", lambda: yard.api.get(f"{BUDGETS}/a").get("status", {}).get("currentHealthy") == 4)
         before = nodes(yard, "a")
         gather(yard, "top", 4, **ranked("high"))
-        assert "disruption budget" in told.wait("top", "Trouble")
-        assert "disruption budget" in says(yard, "top-0", "Trouble")
+        told.wait("top", "NoSeat")
+        until(
+            "it is said",
+            lambda: "may not: POST" in (line := says(yard, "top-0", "NoSeat")) and "disruption budget" in line,
+        )
         assert settled(yard, lambda: nodes(yard, "a") == before and waits(yard, "top", 4))
         yard.api.delete(f"{BUDGETS}/a")
         until("the higher one is bound", lambda: whole(yard, "top", 4))

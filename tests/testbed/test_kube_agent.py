@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 from tests.agent.hosts import NODE, captured, change, driver, failed, readings, tree
+from tests.cli.calling import call
 
 from rackyard.agent.derive import View, derive
 from rackyard.agent.host import Memory
@@ -269,6 +270,23 @@ def test_the_command_acts_until_it_is_ended_and_leaves_the_conditions(
         assert process.wait(60) == 0
     assert "mlx5_1 port 1 is DOWN/Polling, and was up before" in ground.conditions()["rackyard.io/NICDown"]["message"]
     assert "NICDown: True" in log.read_text() and "Traceback" not in log.read_text()
+
+
+def test_what_could_not_be_written_is_told_as_every_error_is(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", driver(tmp_path / "driver"))
+    root = tree(tmp_path / "root")
+    words = ("--node", "elsewhere", "--mode", "act", "--once", "--root", root, "--timeout", "2m")
+    ground.grant([])
+    try:
+        until("it may not", lambda: ground.client.http.get("/api/v1/nodes/elsewhere").status_code == 403)
+        answer = call("kube", "agent", *words, "--kubeconfig", ground.kubeconfig)
+    finally:
+        ground.grant(GRANTED)
+    lines = answer.err.splitlines()
+    assert answer.code == 1 and [line.partition(":")[0] for line in lines] == ["error", "  at", "  why", "  fix"]
+    assert lines[0] == "error: node elsewhere was not written: GET /api/v1/nodes/elsewhere: 403"
 
 
 def status(ground: Ground, kind: str) -> str:

@@ -85,7 +85,9 @@ def test_hypernodes_of_others_stay_and_one_in_our_way_is_told(both: Cluster, tmp
     assert answer.code == 1 and "somebody else's" in answer.out and "create 2; 1 failed" in answer.out
     assert "theirs" in names(both) and len(names(both)) == 4
     assert len(both.api.get(f"{HYPERNODES}/r01")["spec"]["members"]) == 1
+    assert "take it over with --force" in answer.out
     forced = topology(both, tmp_path, TWO_RACKS, "-y", "--force")
+    assert forced.out.splitlines()[-1] == "done: take over 1; 0 failed"
     assert forced.code == 0 and len(both.api.get(f"{HYPERNODES}/r01")["spec"]["members"]) == 3
     assert "theirs" in names(both)
 
@@ -119,6 +121,30 @@ def test_what_can_not_be_done_is_told(both: Cluster, tmp_path: Path) -> None:
     assert other.code == 2 and "slurm" in other.err
 
 
+@pytest.mark.parametrize("to", ["volcano", "kueue"])
+def test_the_site_file_is_read_as_the_controller_reads_it(both: Cluster, tmp_path: Path, to: str) -> None:
+    base = Path(__file__).parents[2] / "deploy/site.yaml"
+    empty = topology(both, tmp_path, base.read_text(), "-y", to=to)
+    assert empty.code == 2 and "the site has no nodes" in empty.err
+    folder = call("kube", "topology", "--site", tmp_path, "--to", to, "-y")
+    assert folder.code == 2 and "it is a folder" in folder.err and "rackyard topo discover" in folder.err
+    assert names(both) == []
+
+
+def test_nodes_that_the_cluster_does_not_have_are_told(both: Cluster, tmp_path: Path) -> None:
+    nodes = "/api/v1/nodes"
+    for name in ("r01-t01", "r01-t02", "r02-t01"):
+        both.api.post(nodes, {"metadata": {"name": name}})
+    try:
+        answer = topology(both, tmp_path, TWO_RACKS, "--dry-run", "-o", "json")
+        expected = "warning: 3 of the site's 6 nodes are not in the cluster: r01-t03, r02-t02, r02-t03\n"
+        assert answer.code == 0 and expected in answer.err
+        assert "warning" not in topology(both, tmp_path, "simulate: {racks: 1, trays: 2}\n", "--dry-run").err
+    finally:
+        for found in both.api.items(nodes):
+            both.api.delete(f"{nodes}/{found['metadata']['name']}")
+
+
 def test_a_cluster_without_volcano_is_told(both: Cluster, tmp_path: Path) -> None:
     name = "hypernodes.topology.volcano.sh"
     definition = both.api.get(f"{crds.PATH}/{name}")
@@ -126,7 +152,7 @@ def test_a_cluster_without_volcano_is_told(both: Cluster, tmp_path: Path) -> Non
     try:
         until("HyperNodes are unknown", lambda: gone(both.api, HYPERNODES))
         answer = topology(both, tmp_path, TWO_RACKS, "-y")
-        assert answer.code == 2 and "knows no HyperNode" in answer.err and "install Volcano" in answer.err
+        assert answer.code == 1 and "knows no HyperNode" in answer.err and "install Volcano" in answer.err
     finally:
         kept = {"name": name, "annotations": definition["metadata"]["annotations"]}
         both.api.post(crds.PATH, {"metadata": kept, "spec": definition["spec"]})

@@ -78,7 +78,8 @@ def test_every_kind_is_listed_explained_and_ended_by_its_owner(yard: Cluster) ->
     }
     for name, resource in ends.items():
         refused = ask(yard, "cancel", name, "-y")
-        assert refused.code == 2 and f"fix: kubectl -n default delete {resource}" in refused.err, refused
+        kubectl = f"kubectl -n default --kubeconfig {yard.kubeconfig}"
+        assert refused.code == 2 and f"fix: {kubectl} delete {resource}" in refused.err, refused
     (attempt,) = json.loads(ask(yard, "attempts", "js", "-o", "json").out)["attempts"]
     assert attempt["number"] == 1 and attempt["seats"].count("-t0") == 4
     assert "did you mean bare?" in ask(yard, "why", "bear").err

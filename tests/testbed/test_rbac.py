@@ -142,14 +142,14 @@ def did(ground: Ground, resource: str, verb: str) -> list[RackyardError]:
         case "pods/status", "patch":
             return acts.release([Patch(pod, {"status": {"nominatedNodeName": "r01-t01"}}, status=True)])[1]
         case "pods/eviction", "create":
-            return list(acts.evict([Taken("default", "g-0", pod.metadata.uid)]))
+            return [error for error in acts.evict([Taken("default", "g-0", pod.metadata.uid)]) if error]
         case "queues", "get":
             try:
                 acts.capability("none")
             except ApiError as error:
                 return [] if error.status.code == 404 else [error]
         case "events", "create":
-            return acts.note([Note(pod, "NoSeat", "a line", NOW)])
+            return [error for error in acts.note([Note(pod, "NoSeat", "a line", NOW)]) if error]
         case "computedomains", _:
             number = len(ground.bed.api.items("/apis/resource.nvidia.com/v1beta1/computedomains"))
             acts.domain(domain(pod, f"d-{number}"))

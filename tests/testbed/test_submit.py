@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import TextIO
 
 import pytest
 from ruamel.yaml import YAML
+from tests.cli.calling import call
 from tests.testbed.rig import JOBS, PODS, ROOT, Rig, controlled, rig
 
 from rackyard.backends.kubernetes.client import connect
@@ -97,7 +99,8 @@ def test_from_submit_to_the_end(yard: Rig, tmp_path: Path) -> None:
         assert running[:4] == ["good", "running", "8", "1"] and "runs: step" in yard.why("good")
         (tmp_path / "go").touch()
         yard.until("it is over", lambda: yard.state("good") == "Completed", "good")
-        assert yard.call("ps").err.startswith("no unfinished jobs; `rackyard ps -a --target kubernetes` shows 1 more")
+        more = f"`rackyard ps -a --target kubernetes --kubeconfig {yard.bed.kubeconfig}` shows 1 more"
+        assert yard.call("ps").err.startswith(f"no unfinished jobs; {more}")
         assert "good is succeeded: all ranks ended well at step" in yard.why("good")
     log = yard.call("logs", "good")
     where = yard.nodes("good")
@@ -202,8 +205,47 @@ def test_what_is_wrong_is_said_with_what_to_do(yard: Rig, tmp_path: Path) -> Non
     assert (
         queue.code == 2 and "the cluster has no queue 'defauld'" in queue.err and "did you mean default?" in queue.err
     )
+    classed = yard.submit(job_file(tmp_path, "classed", gpus=2), "--priority-class", "nope", "--dry-run")
+    assert classed.code == 2 and "the cluster has no PriorityClass 'nope'" in classed.err, classed
+    nowhere = (
+        yard.submit(file, "-n", "nope"),
+        yard.submit(file, "-n", "nope", "--dry-run"),
+        yard.call("ps", "-n", "nope"),
+    )
+    for answer in nowhere:
+        assert answer.code == 2 and "no namespace 'nope'" in answer.err, answer
     early = yard.call("logs", "twice")
     assert early.code == 2 and "no log of that attempt" in early.err
+
+
+def test_pods_that_the_api_server_refuses(yard: Rig, tmp_path: Path) -> None:
+    """In the words that Volcano's controller really has for it."""
+    quotas = "/api/v1/namespaces/default/resourcequotas"
+    yard.bed.api.post(quotas, {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "0"}}})
+    try:
+        yard.until("the quota is known", lambda: yard.bed.api.get(f"{quotas}/small").get("status", {}).get("hard"))
+        assert yard.submit(job_file(tmp_path, "refused")).code == 0
+        yard.until(
+            "why has it", lambda: "refused is pending: its pods can't be created" in yard.why("refused"), "refused"
+        )
+        told = yard.why("refused")
+        assert "is forbidden: exceeded quota: small, requested: pods=1" in told.splitlines()[0]
+        assert "StatusError" not in told and told.count("FailedCreate") == 1 and "resourcequota small" in told
+        assert "can't be created" in yard.call("ps").out.splitlines()[1]
+    finally:
+        yard.bed.api.delete(f"{quotas}/small")
+
+
+def test_a_script_that_is_not_there(yard: Rig, tmp_path: Path) -> None:
+    file = job_file(tmp_path, "absent", gpus=2, more="recover: {attempts: 1}\n")
+    file.write_text(file.read_text().replace("script.py", "none.py"))
+    assert yard.submit(file).code == 0
+    with controlled(yard):
+        yard.until("it is given up", lambda: yard.state("absent") == "Failed", "absent")
+    errors = yard.call("logs", "absent", "--first-error").out
+    assert errors.startswith("[0] python") and "can't open file" in errors and "[rackyard]" not in errors
+    (words,) = re.findall(r"next: read its log: rackyard (.*)", yard.why("absent"))
+    assert call(*shlex.split(words)).out == errors
 
 
 def test_logs_are_followed_over_attempts(yard: Rig, tmp_path: Path) -> None:

@@ -13,7 +13,14 @@ from rackyard.agent.readers import Readers
 if TYPE_CHECKING:  # what the extra `kubernetes` brings is loaded only where it is used
     from rackyard.agent.metrics import Metrics
     from rackyard.agent.writing import Writer
+    from rackyard.errors import RackyardError
 
+_ACTS = {
+    "read": "reading the node",
+    "conditions": "writing conditions",
+    "labels": "writing labels",
+    "heartbeat": "writing the heartbeat",
+}
 _LATE = 3.0
 """Rounds that may be missed until the agent is called dead."""
 
@@ -32,6 +39,8 @@ class Agent:
     metrics: "Metrics | None" = None
     told: Callable[[str], None] = lambda _line: None
     memory: Memory = field(default_factory=Memory)
+    failed: tuple["RackyardError", ...] = ()
+    """What of the last round could not be written."""
     _said: dict[str, str] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
     _last: float = field(default_factory=time.monotonic)
@@ -46,11 +55,12 @@ class Agent:
         for one in view.conditions:
             self._say(one.type, f"{one.status}: {one.reason}: {one.message}")
         if self.writer is not None:
-            for wrote in self.writer.write(view, time.monotonic()):
+            done = self.writer.write(view, time.monotonic())
+            self.failed = tuple(wrote.error for wrote in done if wrote.error is not None)
+            for wrote in done:
                 if self.metrics is not None:
                     self.metrics.wrote(wrote.what, failed=wrote.error is not None)
-                line = "written" if wrote.error is None else " ".join(str(wrote.error).split())
-                self._say(f"writing {wrote.what}", line)
+                self._say(_ACTS.get(wrote.what, wrote.what), "done" if wrote.error is None else str(wrote.error))
         self._last = time.monotonic()
         return view
 

@@ -1,6 +1,8 @@
 """`rackyard kube agent`: what is wrong with this host, as conditions, labels and metrics."""
 
 import signal
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from rackyard.agent.loop import Agent
     from rackyard.agent.metrics import Metrics
     from rackyard.agent.writing import Writer
+    from rackyard.errors import RackyardError
 
 
 class _Span(click.ParamType[float]):
@@ -83,40 +86,45 @@ def agent(
     from rackyard.agent.loop import Agent
     from rackyard.agent.readers import Readers
 
-    readers = Readers(node, root, timeout)
-    writer = _writer(node, kubeconfig, context) if mode == "act" else None
-    if once:
-        try:
+    with ExitStack() as held:
+        readers = Readers(node, root, timeout)
+        held.callback(readers.close)
+        writer = _writer(held, node, kubeconfig, context) if mode == "act" else None
+        if once:
             _once(Agent(readers, every, writer), output)
-        finally:
-            readers.close()
-        return
-    metrics = _metrics() if listen else None
-    found = Agent(readers, every, writer, metrics, click.echo)
-    listener = _listener(listen, token, metrics, found) if listen and metrics else None
-    # SIGTERM ends it after the round under way. Conditions stay: a planned reboot is no fault, and heals none.
-    signal.signal(signal.SIGTERM, lambda *_: found.stop())
-    try:
-        found.run()
-    except KeyboardInterrupt:
-        found.stop()
-    finally:
-        readers.close()
-        if listener is not None:
-            listener.close()
+            return
+        metrics = _metrics() if listen else None
+        found = Agent(readers, every, writer, metrics, click.echo)
+        if listen and metrics:
+            held.callback(_listener(listen, token, metrics, found).close)
+        # SIGTERM ends it after the round under way. Conditions stay: a planned reboot is no fault, and heals none.
+        signal.signal(signal.SIGTERM, lambda *_: found.stop())
+        with suppress(KeyboardInterrupt):
+            found.run()
 
 
 def _once(found: "Agent", output: str) -> None:
-    from rackyard.errors import RackyardError
-
-    troubles: list[str] = []
-    found.told = lambda line: troubles.append(line) if ": writing " in line and not line.endswith(": written") else None
     view: View = found.once()
     emit(output, _plain(view), lambda: _show(view))
-    if troubles:
-        raise RackyardError("the node could not be written", why="; ".join(troubles))
+    if found.failed:
+        raise _unwritten(view.node, found.failed)
     if any(one.status == "True" for one in view.conditions):
         raise SystemExit(4)
+
+
+def _unwritten(node: str, errors: "Sequence[RackyardError]") -> "RackyardError":
+    """All that went wrong as one: the same refusal most often meets conditions and labels."""
+    from rackyard.errors import RackyardError
+
+    def told(parts: Iterable[object]) -> str | None:
+        return "; ".join(dict.fromkeys(str(part) for part in parts if part)) or None
+
+    return RackyardError(
+        f"node {node} was not written: {told(each.what for each in errors)}",
+        where=told(each.where for each in errors),
+        why=told(each.why for each in errors),
+        fix=told(each.fix for each in errors),
+    )
 
 
 def _plain(view: "View") -> dict[str, Any]:
@@ -145,10 +153,10 @@ def _show(view: "View") -> None:
         print_table(["label", "value"], sorted(view.labels.items()))
 
 
-def _writer(node: str, kubeconfig: str | None, context: str | None) -> "Writer":
+def _writer(held: ExitStack, node: str, kubeconfig: str | None, context: str | None) -> "Writer":
     from rackyard.backends.kubernetes.client import Retry, connect
 
-    client = connect(kubeconfig, context, Retry(tries=2))
+    client = held.enter_context(connect(kubeconfig, context, Retry(tries=2)))
     client.http.timeout = 10  # the next round tries again
     from rackyard.agent.writing import Writer
 

@@ -12,7 +12,7 @@ import click
 @click.option("--site", type=click.Path(path_type=Path), required=True, help="Site file; its nodes are the cluster's.")
 @click.option(
     "--mode", type=click.Choice(["act", "observe"]), default="act", show_default=True,
-    help="observe: say what would be done, write nothing.",
+    help="observe: say what would be done, write nothing; runs beside others.",
 )  # fmt: skip
 @click.option(
     "--health/--no-health", default=True, show_default=True, help="Cordon faulty nodes, uncordon healed ones."
@@ -23,7 +23,7 @@ import click
               help="Seconds that a node must be well before it is used again.")  # fmt: skip
 @click.option("--share", type=click.FloatRange(0, 1), default=0.2, show_default=True,
               help="Of the site's nodes that may be out of use through us.")  # fmt: skip
-@click.option("--lease/--no-lease", default=True, show_default=True, help="Take turns with other controllers.")
+@click.option("--lease/--no-lease", default=True, show_default=True, help="Take turns with others; observe never does.")
 @click.option("--lease-namespace", default="rackyard-system", show_default=True)
 @click.option("--kubeconfig", help="Default: KUBECONFIG, ~/.kube/config, or the pod's service account.")
 @click.option("--context", help="Default: the current one.")
@@ -48,7 +48,7 @@ def run(site: Path, mode: str, lease: bool, lease_namespace: str, kubeconfig: st
         for number in (signal.SIGTERM, signal.SIGINT):
             # in a thread: a handler runs inside whatever the main thread holds
             signal.signal(number, lambda *_: threading.Thread(target=duty.stop).start())
-        if not lease:
+        if not lease or mode == "observe":  # who only looks asks for no turn, and keeps nobody from theirs
             duty.run()
             return
         with connect_for(Timing(), kubeconfig, context) as own:

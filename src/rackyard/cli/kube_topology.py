@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rackyard.cli.common import confirm, emit, output_option, print_table
-from rackyard.cli.inputs import counted
+from rackyard.cli.common import confirm, emit, hint, output_option, print_table
+from rackyard.cli.inputs import counted, some_of
 
 if TYPE_CHECKING:
+    from rackyard.backends.kubernetes.client import Client
     from rackyard.backends.kubernetes.topology import Done, Step
     from rackyard.fabric import Site
 
@@ -41,16 +42,20 @@ def topology(
     """Write HyperNodes (volcano), or Topology and ResourceFlavor (kueue), to a cluster: only what differs.
 
     By server-side apply, after showing what changes. HyperNodes of ours that the site no longer has are removed; what
-    is not ours is left alone. Kueue does not let a Topology be changed: it says so.
+    is not ours is left alone. Kueue does not let a Topology be changed: it says so. Nodes of the site that the cluster
+    does not have are told.
     """
     from rackyard.backends.kubernetes.client import connect
     from rackyard.backends.kubernetes.topology import apply, plan
-    from rackyard.cli.captures import found_in, remark
+    from rackyard.controller.sites import read_site
 
-    found = found_in((site,))
-    remark(found)
+    found = read_site(site)
+    objects = _objects(found, name)
+    if found.simulated:
+        hint(f"note: site {found.name} is simulated")
     with connect(kubeconfig, context) as client:
-        steps = plan(client, _objects(found.site, name))
+        steps = plan(client, objects)
+        _compare(client, found)
         if output == "table":
             _show(steps)
         if steps and not yes and not dry_run:
@@ -68,6 +73,23 @@ def _objects(site: "Site", name: str) -> list[dict[str, Any]]:
     from rackyard.fabric.writers.formats import formats
 
     return [body for body in YAML(typ="safe", pure=True).load_all(formats()[name].write(site)) if body]
+
+
+def _compare(client: "Client", site: "Site") -> None:
+    """Say which nodes of the site the cluster does not have: it is most often a wrong file, or a wrong cluster."""
+    from rackyard.backends.kubernetes.client import ApiError
+    from rackyard.backends.kubernetes.nodes import read_nodes
+
+    try:
+        there = {node.name for node in read_nodes(client)}
+    except ApiError as error:
+        if error.status.code != 403:
+            raise
+        hint("note: whether the site's nodes are in the cluster is not known: this user may not list nodes")
+        return
+    gone = [node.name for node in site.nodes if node.name not in there]
+    if gone:
+        hint(f"warning: {len(gone)} of the site's {len(site.nodes)} nodes are not in the cluster: {some_of(gone, 3)}")
 
 
 def _show(steps: "Sequence[Step]") -> None:

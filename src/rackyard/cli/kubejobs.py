@@ -1,6 +1,7 @@
 """The commands about jobs, for `--target kubernetes`."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from rackyard.cli.shown import ATTEMPTS, jobs_table
 from rackyard.errors import UsageError
 from rackyard.jobs.kubejob import KubeJob, phase_of, seats
 from rackyard.jobs.kubejob import attempts as rows_of
-from rackyard.jobs.kubewhy import PLACED
+from rackyard.jobs.kubeplaced import seatless, verdict
 from rackyard.jobs.kubewhy import why as explain
 from rackyard.jobs.state import Phase
 
@@ -49,7 +50,7 @@ def run(file: Path, target: "Target", settings: "Settings", *, quiet: bool) -> i
         answer = explain(_attend(jobs, name, quiet=quiet))
     click.echo(f"{name}: {answer.phase}: {answer.reason}")
     if answer.next_step and answer.phase != "succeeded":
-        click.echo(f"next: {answer.next_step}")
+        click.echo(f"next: {target.typed(answer.next_step)}")
     return 0 if answer.phase == "succeeded" else 1
 
 
@@ -61,9 +62,9 @@ def ps(target: "Target", *, everything: bool, output: str) -> None:
     emit(output, rows, lambda: jobs_table(rows))
     if not rows and output == "table":
         if found:
-            hint(f"no unfinished jobs; `rackyard ps -a --target kubernetes` shows {len(found)} more")
+            hint(target.typed(f"no unfinished jobs; `rackyard ps -a --target kubernetes` shows {len(found)} more"))
         else:
-            start = "`rackyard submit job.yaml --target kubernetes` starts one"
+            start = target.typed("`rackyard submit job.yaml --target kubernetes` starts one")
             hint(f"no jobs in namespace {target.namespace} yet: {start}")
 
 
@@ -113,16 +114,22 @@ def attempts(name: str, target: "Target", *, output: str) -> None:
 def why(name: str, target: "Target") -> "Why":
     """The answer for one job."""
     with target.jobs() as jobs:
-        return explain(jobs.read(name, deep=True))
+        answer = explain(jobs.read(name, deep=True))
+    return replace(answer, next_step=target.typed(answer.next_step))
 
 
 def _manifest(file: Path, settings: "Settings") -> dict[str, Any]:
     from rackyard.cli.session import read_spec
     from rackyard.controller.kuberequest import annotation
-    from rackyard.launch.volcano import manifest
+    from rackyard.jobs.specfile import place
+    from rackyard.launch.volcano import NotCarried, manifest
 
     spec, _ = read_spec(file)
-    return manifest(spec, annotation(spec, settings.namespace), settings)
+    try:
+        return manifest(spec, annotation(spec, settings.namespace), settings)
+    except NotCarried as error:
+        error.where = place(file, error.path)
+        raise
 
 
 def _not_ours(job: KubeJob) -> UsageError:
@@ -144,7 +151,8 @@ def _row(job: KubeJob) -> dict[str, Any]:
         "phase": phase_of(job).value,
         "gpus": job.gpus,
         "attempt": job.attempt,
-        "step": job.step,
+        # after its pods, which had the log that told of steps, are gone
+        "step": None if phase_of(job).over and not (job.step or job.pods) else job.step,
         "submitted": job.submitted,
         "updated": max(job.updated, job.submitted),
         "reason": explain(job).reason,
@@ -191,7 +199,7 @@ def _news(jobs: "Jobs", before: KubeJob | None, now: KubeJob) -> list[str]:
             lines.append(f"ended       attempt {plan.attempt}: {plan.message or plan.reason}")
     waits = _waits(now)
     if waits and (before is None or waits != _waits(before)):
-        lines.append(f"no seat     {waits}")
+        lines.append(waits)
     if now.checkpoint is not None and (before is None or now.checkpoint != before.checkpoint):
         lines.append(f"checkpoint  step {now.checkpoint} published")
     if now.step and (before is None or now.step != before.step):
@@ -201,7 +209,8 @@ def _news(jobs: "Jobs", before: KubeJob | None, now: KubeJob) -> list[str]:
 
 
 def _waits(job: KubeJob) -> str:
+    """The line that says why its pods are held."""
     if phase_of(job) not in (Phase.PENDING, Phase.RECOVERING):
         return ""
-    said = (pod.conditions.get(PLACED) for pod in job.live if pod.gated)
-    return next((one.message for one in said if one is not None and one.status == "False"), "")
+    said = verdict(job) if any(pod.gated for pod in job.live) else None
+    return "" if said is None else f"{'no seat' if seatless(said) else 'waits':12}{said.message}"

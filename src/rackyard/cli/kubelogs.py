@@ -3,14 +3,14 @@
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from rackyard.cli.shown import from_error
+from rackyard.cli.shown import first_errors
 from rackyard.errors import NotYet, RackyardError, UsageError
 from rackyard.jobs.kubejob import KubeJob, KubePod
 
@@ -26,6 +26,7 @@ MOST = 64
 """Pods that are followed at once."""
 _OURS = "[rackyard] "
 _LINE = re.compile(r"\[(\d+)\] ?(.*)", re.DOTALL)
+_FAILED = re.compile(r"\[rackyard\] rank (\d+) ended with ")
 _PROGRESS = re.compile(r"step \d|checkpoint step |resumed from ")
 """What our own lines say for `ps` and `why`, and the ranks have said already."""
 
@@ -49,10 +50,6 @@ class Wanted:
         found = _LINE.fullmatch(line)
         return found is not None and self.rank in (None, int(found[1]))
 
-    def of(self, lines: list[str]) -> list[str]:
-        """A log, or what is wanted of it: all, or from its first error on."""
-        return from_error(lines) if self.first_error else lines
-
 
 def logs(name: str, target: "Target", wanted: Wanted, *, follow: bool) -> None:
     """Print the lines, or follow them until the job is over."""
@@ -62,11 +59,14 @@ def logs(name: str, target: "Target", wanted: Wanted, *, follow: bool) -> None:
         if follow:
             _follow(jobs, name, wanted)
             return
-        logs = {pod.name: jobs.log(pod.name, container=pod.container) for pod in chosen(job, wanted)}
+        pods = chosen(job, wanted)
+        logs = {pod.name: jobs.log(pod.name, container=pod.container) for pod in pods}
     if wanted.raw:
-        lines = [f"[{pod}] {line}" for pod, own in logs.items() for line in wanted.of(own)]
+        if wanted.first_error:
+            logs = first_errors(logs, [pod.name for pod in pods if pod.phase == "Failed"])
+        lines = [f"[{pod}] {line}" for pod, own in logs.items() for line in own]
     else:
-        lines = [*arranged((line for own in logs.values() for line in own), wanted)]
+        lines = [*arranged([line for own in logs.values() for line in own], wanted)]
     for line in lines:
         click.echo(line)
 
@@ -99,8 +99,10 @@ def ranks(pod: KubePod) -> set[int]:
     return {int(seat.split(":")[0]) for seat in pod.seats.split(",") if seat.split(":")[0].isdigit()}
 
 
-def arranged(lines: Iterable[str], wanted: Wanted) -> Iterator[str]:
-    """The wanted lines by rank, each as it was written; what the pods say themselves comes last."""
+def arranged(lines: Sequence[str], wanted: Wanted) -> Iterator[str]:
+    """The wanted lines by rank, each as it was written; what the pods say themselves comes last, and tells which ranks
+    failed where errors are asked for: it is none itself.
+    """
     by_rank: dict[int, list[str]] = {}
     ours = []
     for line in lines:
@@ -110,8 +112,15 @@ def arranged(lines: Iterable[str], wanted: Wanted) -> Iterator[str]:
             ours.append(line)
         elif found := _LINE.fullmatch(line):
             by_rank.setdefault(int(found[1]), []).append(line)
-    for rank in sorted(by_rank):
-        yield from wanted.of(by_rank[rank])
+    logs = {f"rank {rank}": by_rank[rank] for rank in sorted(by_rank)}
+    if wanted.first_error:
+        failed = [f"rank {found[1]}" for line in lines if (found := _FAILED.match(line))]
+        if shown := first_errors(logs, failed):
+            logs, ours = shown, []
+        else:
+            logs = {}
+    for own in logs.values():
+        yield from own
     yield from ours
 
 

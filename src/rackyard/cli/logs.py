@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rackyard.cli.common import open_store, state_option
-from rackyard.cli.shown import from_error
+from rackyard.cli.shown import first_errors
 from rackyard.cli.target import Target, target_options
 from rackyard.errors import UsageError
 
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 @click.argument("job")
 @click.option("--rank", type=click.IntRange(min=0), help="Only this rank.")
 @click.option("--attempt", type=click.IntRange(min=1), help="Which attempt; default: the newest.")
-@click.option("--first-error", is_flag=True, help="Only from the first error line of each rank.")
+@click.option(
+    "--first-error",
+    is_flag=True,
+    help="Only from the first error line of each rank; without any, the last lines of the rank that failed.",
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on as more is written, until the job is over.")
 @target_options
 @state_option
@@ -41,7 +45,8 @@ def logs(
     if follow:
         _follow(store, name, folder, rank, attempt)
         return
-    here = folder / f"attempt-{attempt or _newest(folder)}"
+    number = attempt or _newest(folder)
+    here = folder / f"attempt-{number}"
     files = _files(here, rank)
     if not files:
         raise UsageError(
@@ -49,8 +54,26 @@ def logs(
             where=str(here),
             fix="`rackyard attempts` lists the attempts, `rackyard status` the ranks",
         )
+    if first_error:
+        _print_errors(files, _failed(store, name, number))
+        return
     for file in files:
-        _print(file, 0, first_error=first_error)
+        _print(file, 0)
+
+
+def _failed(store: "Reader", job: str, number: int) -> list[str]:
+    """The first rank of an attempt that ended badly: the others were ended, or failed of that."""
+    found = next((each for each in store.state(job).attempts if each.number == number), None)
+    exits = [] if found is None else [rank.exit for rank in found.ranks.values() if rank.exit is not None]
+    bad = [each for each in exits if each.code or each.signal]
+    return [f"rank {min(bad, key=lambda each: each.wall).rank}"] if bad else []
+
+
+def _print_errors(files: list[Path], failed: list[str]) -> None:
+    logs = {f"rank {_rank(file)}": file.read_bytes().decode(errors="replace").splitlines() for file in files}
+    for name, lines in first_errors(logs, failed).items():
+        for text in lines:
+            click.echo(f"[{name.removeprefix('rank ')}] {text}")
 
 
 def _follow(store: "Reader", job: str, folder: Path, rank: int | None, attempt: int | None) -> None:
@@ -73,19 +96,20 @@ def _newest(folder: Path) -> int:
 
 def _files(folder: Path, rank: int | None) -> list[Path]:
     found = folder.glob("rank-*.log" if rank is None else f"rank-{rank}.log")
-    return sorted(found, key=lambda path: int(path.stem.removeprefix("rank-")))
+    return sorted(found, key=_rank)
 
 
-def _print(file: Path, offset: int, *, first_error: bool = False, partial: bool = True) -> int:
+def _rank(file: Path) -> int:
+    return int(file.stem.removeprefix("rank-"))
+
+
+def _print(file: Path, offset: int, *, partial: bool = True) -> int:
     """Print the file from `offset`, and return where to go on. A line without an end waits, unless `partial`."""
     with file.open("rb") as handle:
         handle.seek(offset)
         data = handle.read()
     if not partial:
         data = data[: data.rfind(b"\n") + 1]
-    lines = data.decode(errors="replace").splitlines()
-    if first_error:
-        lines = from_error(lines)
-    for text in lines:
-        click.echo(f"[{file.stem.removeprefix('rank-')}] {text}")
+    for text in data.decode(errors="replace").splitlines():
+        click.echo(f"[{_rank(file)}] {text}")
     return offset + len(data)

@@ -7,7 +7,8 @@ import click
 
 from rackyard.cli.accept import accept_option, known_rules
 from rackyard.cli.common import open_home, state_option
-from rackyard.cli.target import Target, not_for_kubernetes, pod_options, target_options
+from rackyard.cli.podoptions import pod_options
+from rackyard.cli.target import Target, not_for_kubernetes, target_options
 
 
 @click.command("run")

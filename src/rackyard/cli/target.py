@@ -2,9 +2,11 @@
 
 import functools
 import os
+import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
     from rackyard.launch.volcano import Settings
 
 KINDS = ("local", "kubernetes")
-_POD_OPTIONS = ("image", "gpus_per_node", "host_network", "priority_class", "mount")
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+_KUBECTL = re.compile(r"\bkubectl (?P<space>-n \S+ )?(?P<verb>[a-z][a-z-]+)")
 TRIES = 3
 """Tries of a request by a command that a person waits for."""
 
@@ -28,7 +31,9 @@ class Target:
     context: str | None
     namespace: str
     pods: "Callable[[str], Settings] | None" = None
-    """Of the options of `pod_options`, for a namespace."""
+    """Of `podoptions.pod_options`, for a namespace."""
+    named: bool = False
+    """Whether the namespace was given."""
 
     @property
     def kubernetes(self) -> bool:
@@ -41,12 +46,38 @@ class Target:
 
     @contextmanager
     def jobs(self) -> "Iterator[Jobs]":
-        """The jobs of the cluster. UsageError without a kubeconfig, or one that can't be used."""
+        """The jobs of the cluster. UsageError without a kubeconfig, or one that can't be used. What errors say to do
+        works as it is typed.
+        """
         from rackyard.backends.kubernetes.client import Retry, connect
         from rackyard.backends.kubernetes.jobs import Jobs
+        from rackyard.errors import RackyardError
 
-        with connect(self.kubeconfig, self.context, Retry(tries=TRIES)) as client:
-            yield Jobs(client, self.namespace)
+        try:
+            with connect(self.kubeconfig, self.context, Retry(tries=TRIES)) as client:
+                yield Jobs(client, self.namespace)
+        except RackyardError as error:
+            if error.fix:
+                error.fix = self.typed(error.fix)
+            raise
+
+    def typed(self, text: str) -> str:
+        """Text for people whose commands reach the cluster as this one did: those of rackyard bear `--target
+        kubernetes` in it, and get the options that were given; those of kubectl get them, too.
+        """
+        config = ["--kubeconfig", self.kubeconfig] if self.kubeconfig else []
+        given = [*(["--context", self.context] if self.context else []), *config]
+        space = ["-n", self.namespace] if self.named else []
+        # contexts are not looked for in one, nor is a namespace in another; a file of several can't be applied to one
+        less = {"config": config, "apply": given, "create": given}
+
+        def kubectl(found: re.Match[str]) -> str:
+            own = found["space"].split() if found["space"] else space
+            words = less.get(found["verb"], [*own, *given])
+            return shlex.join(["kubectl", *words, found["verb"]])
+
+        text = _KUBECTL.sub(kubectl, text)
+        return text.replace("--target kubernetes", shlex.join(["--target", "kubernetes", *space, *given]))
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,7 +91,14 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 from rackyard.errors import UsageError
 
                 raise UsageError(f"{names[0]} is for Kubernetes only", fix="add --target kubernetes")
-        return command(target=Target(kind, kubeconfig, context, namespace or "default"), **rest)
+        elif namespace and not _LABEL.fullmatch(namespace):
+            from rackyard.errors import UsageError
+
+            why = "a namespace has a-z, 0-9 and - (not at the ends), at most 63 characters"
+            fix = "name one that is there: kubectl get namespaces"
+            raise UsageError(f"--namespace {namespace!r} can't be one", why=why, fix=fix)
+        target = Target(kind, kubeconfig, context, namespace or "default", named=bool(namespace))
+        return command(target=target, **rest)
 
     options = (
         click.option(
@@ -84,46 +122,3 @@ def not_for_kubernetes(given: Mapping[str, object]) -> None:
         from rackyard.errors import UsageError
 
         raise UsageError(f"{names[0]} is for --target local only", fix=f"leave {names[0]} out")
-
-
-def pod_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the options of a job's pods, in `target.settings()`; to be put below `target_options`."""
-
-    @functools.wraps(command)
-    def called(target: Target, **given: Any) -> Any:
-        mine = {name: given.pop(name) for name in _POD_OPTIONS}
-
-        def settings(namespace: str) -> "Settings":
-            from rackyard.launch.volcano import Settings
-
-            rest = {name: value for name, value in mine.items() if name != "mount"}
-            return Settings(namespace=namespace, mounts=tuple(_mount(text) for text in mine["mount"]), **rest)
-
-        return command(target=replace(target, pods=settings), **given)
-
-    options = (
-        click.option(
-            "--image", default="", envvar="RACKYARD_IMAGE", help="Image of the pods; default: RACKYARD_IMAGE."
-        ),
-        click.option(
-            "--gpus-per-node", type=click.IntRange(1, 64), default=4, show_default=True, help="GPUs that a pod takes."
-        ),
-        click.option("--host-network", is_flag=True, help="Pods use their node's network."),
-        click.option("--priority-class", default="", help="The pods' PriorityClass."),
-        click.option(
-            "--mount",
-            multiple=True,
-            metavar="CLAIM:PATH",
-            help="Mount a volume claim, or a folder of the nodes (/SOURCE:PATH), in every pod (may be repeated).",
-        ),
-    )
-    return functools.reduce(lambda made, option: option(made), reversed(options), called)
-
-
-def _mount(text: str) -> tuple[str, str]:
-    source, _, path = text.rpartition(":")
-    if not source or not path.startswith("/"):
-        from rackyard.errors import UsageError
-
-        raise UsageError(f"--mount {text!r} can't be read", fix="CLAIM:/PATH, or /SOURCE:/PATH")
-    return source, path

@@ -17,13 +17,19 @@ def stored_site(store: Reader) -> Site:
 
 def read_site(file: Path) -> Site:
     """The site that a file describes. UsageError when it can't be read, SpecError when it is no site."""
+    fix = "give the path of a site YAML file"
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise UsageError(
-            "the site file does not exist", where=str(file), fix="give the path of a site YAML file"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise UsageError("the site file can't be read", where=str(file), why=reason) from None
+        raise UsageError("the site file does not exist", where=str(file), fix=fix) from None
+    except IsADirectoryError:
+        fix = f"{fix}; from captures: rackyard topo discover {file} --out site.yaml"
+        raise UsageError("a site file is wanted here", where=str(file), why="it is a folder", fix=fix) from None
+    except UnicodeDecodeError as error:
+        why = f"it is not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}"
+        raise UsageError("the site file can't be read", where=str(file), why=why, fix=fix) from None
+    except OSError as error:
+        why = error.strerror or str(error)
+        fix = "let it be read by this user, or give another site YAML file"
+        raise UsageError("the site file can't be read", where=str(file), why=why, fix=fix) from None
     return load(text, str(file))

@@ -19,6 +19,8 @@ class Said:
     reason: str = ""
     message: str = ""
     at: float = 0.0
+    times: int = 1
+    """How often an event was seen."""
 
 
 @dataclass(frozen=True, slots=True)

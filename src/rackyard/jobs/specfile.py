@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from rackyard.errors import SpecError, Where
 from rackyard.jobs.spec import JobSpec
+from rackyard.jobs.specchecks import Path as KeyPath
 from rackyard.jobs.specchecks import Problem
 from rackyard.jobs.specerrors import joined, spec_error
 from rackyard.jobs.yamltree import Tree, read_tree
@@ -21,6 +22,17 @@ def load_spec(path: str | Path) -> JobSpec:
         SpecError: the file can't be read, is larger than 1 MiB or not UTF-8 text, is not YAML, or says something
             that a job spec can't.
     """
+    return parse_spec(_text(path), str(path))
+
+
+def place(path: str | Path, key: KeyPath) -> Where:
+    """Where a job file that was read before says this, or the nearest part of it that it says. SpecError where it can't
+    be read any more.
+    """
+    return read_tree(_text(path).removeprefix("\ufeff"), str(path)).where(key)
+
+
+def _text(path: str | Path) -> str:
     file = str(path)
     try:
         with open(path, "rb") as stream:
@@ -32,7 +44,7 @@ def load_spec(path: str | Path) -> JobSpec:
         raise SpecError(f"can't read {file}", where=Where(file), why=why) from None
     if len(data) > MAX_BYTES:
         raise SpecError("larger than 1 MiB: not a job file", where=Where(file))
-    return parse_spec(_decode(data, file), file)
+    return _decode(data, file)
 
 
 def parse_spec(text: str, file: str = "job.yaml") -> JobSpec:

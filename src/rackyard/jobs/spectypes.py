@@ -160,14 +160,19 @@ def _read_text(value: Any) -> Any:
     return value
 
 
-def _named(pattern: str, most: int, what: str) -> Callable[[Any], Any]:
+def _as_label(word: str) -> str:
+    label = re.sub(r"[^a-z0-9]+", "-", word[:200].lower())[:63].strip("-")
+    return f"write, for example, {label or 'train'}"
+
+
+def _named(pattern: str, most: int, what: str, near: Callable[[str], str] = lambda _: "") -> Callable[[Any], Any]:
     compiled = re.compile(pattern, re.ASCII)
 
     def check(value: Any) -> Any:
         if not isinstance(value, str):
             raise _problem(f"must be {what}", "write it in quotes" if isinstance(value, int | float) else "")
         if len(value) > most or not compiled.fullmatch(value):
-            raise _problem(f"must be {what}")
+            raise _problem(f"must be {what}", near(value))
         return value
 
     return check
@@ -176,7 +181,7 @@ def _named(pattern: str, most: int, what: str) -> Callable[[Any], Any]:
 _DNS = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 _MODULE = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*"
 _GPU = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-_is_dns_label = _named(_DNS, 63, "a DNS label: a-z, 0-9 and - (not at the ends), at most 63 characters")
+_is_dns_label = _named(_DNS, 63, "a DNS label: a-z, 0-9 and - (not at the ends), at most 63 characters", _as_label)
 _is_module = _named(_MODULE, 200, "the dotted name of a Python module")
 _is_gpu_kind = _named(_GPU, 63, "the name of a kind of GPU, such as GB300")
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rackyard.errors import UsageError
+from rackyard.errors import SpecError, UsageError
 from rackyard.launch.build import warm_modules
 from rackyard.launch.environment import Gang, job_environment
 
@@ -46,6 +46,15 @@ class Settings:
     priority_class: str = ""
     mounts: tuple[tuple[str, str], ...] = ()
     """Where (a claim's name, or a path of the nodes) and at which path of the pods."""
+
+
+class NotCarried(SpecError):
+    """A key of the job file says what Kubernetes would not do; whoever has the file knows where it says so."""
+
+    def __init__(self, key: str, what: str, *, why: str | None = None, fix: str) -> None:
+        super().__init__(f"{key}: {what}", why=why, fix=fix)
+        self.path = tuple(key.split("."))
+        """The keys that lead to it."""
 
 
 def manifest(spec: Mapping[str, Any], request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
@@ -146,36 +155,41 @@ def _carried(spec: Mapping[str, Any], settings: Settings) -> None:
     """UsageError for what a job file says and Kubernetes would not do."""
     gpus, each = int(spec["gpus"]), settings.gpus_per_node
     if gpus > each and gpus % each:
-        raise UsageError(
-            f"gpus: {gpus} are no whole number of nodes with {each} GPUs each",
+        raise NotCarried(
+            "gpus",
+            f"{gpus} are no whole number of nodes with {each} GPUs each",
             why="on Kubernetes every pod of a job takes the same number of GPUs, those of one node",
             fix=f"a multiple of {each}, or --gpus-per-node",
         )
     longest = f"{spec['name']}-{TASK}-{max(1, gpus // each) - 1}"
     if len(longest) > _HOST_NAME:
-        raise UsageError(
-            f"name: {spec['name']} is too long for Kubernetes",
+        raise NotCarried(
+            "name",
+            f"{spec['name']} is too long for Kubernetes",
             why=f"its last pod would be {longest}, and a host name has {_HOST_NAME} characters at most",
             fix=f"a name of up to {_HOST_NAME - len(longest) + len(str(spec['name']))} characters",
         )
     if not settings.image:
         fix = "give --image, or set RACKYARD_IMAGE: one with Rackyard and what the command needs"
         raise UsageError("no container image", why="pods run what is in an image", fix=fix)
+    _absolute(spec)
+    if spec["recover"]["mode"] != "act":
+        why = "on Kubernetes the controller has the mode, for all jobs"
+        raise NotCarried(
+            "recover.mode", "observe is not for Kubernetes", why=why, fix="rackyard kube run --mode observe"
+        )
+    if spec["priority"] and not settings.priority_class:
+        why = "on Kubernetes a priority is the name of a PriorityClass"
+        raise NotCarried("priority", f"{spec['priority']} is not for Kubernetes", why=why, fix="--priority-class NAME")
+
+
+def _absolute(spec: Mapping[str, Any]) -> None:
     checkpoint = spec["checkpoint"] or {}
+    what = "must be absolute on Kubernetes"
     folders = {"checkpoint.dir": checkpoint.get("dir", "/"), "workdir": spec["workdir"]}
     for key, folder in folders.items():
         if not str(folder).startswith("/") and folder != ".":
             why = f"{folder} starts at a folder of this machine, and pods run elsewhere"
-            raise UsageError(
-                f"{key}: must be absolute on Kubernetes", why=why, fix="a path in the image, or of a --mount"
-            )
+            raise NotCarried(key, what, why=why, fix="a path in the image, or of a --mount")
     if checkpoint.get("dir") == ".":
-        raise UsageError(
-            "checkpoint.dir: must be absolute on Kubernetes", fix="a path of a --mount that all pods share"
-        )
-    if spec["recover"]["mode"] != "act":
-        why = "on Kubernetes the controller has the mode, for all jobs"
-        raise UsageError("recover.mode: observe is not for Kubernetes", why=why, fix="rackyard kube run --mode observe")
-    if spec["priority"] and not settings.priority_class:
-        why = "on Kubernetes a priority is the name of a PriorityClass"
-        raise UsageError(f"priority: {spec['priority']} is not for Kubernetes", why=why, fix="--priority-class NAME")
+        raise NotCarried("checkpoint.dir", what, fix="a path of a --mount that all pods share")

@@ -18,7 +18,7 @@ from rackyard.placement.model import (
     Seat,
     Segment,
 )
-from rackyard.placement.reseat import moved_ranks, reseat
+from rackyard.placement.reseat import moved_ranks, reseat, reseat_on
 from rackyard.placement.yard import Decision, Yard
 
 __all__ = [
@@ -44,4 +44,5 @@ __all__ = [
     "place",
     "place_on",
     "reseat",
+    "reseat_on",
 ]

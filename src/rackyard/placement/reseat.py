@@ -46,8 +46,6 @@ def reseat(
     request = keep_apart(request, site, occupancy)
     dead = domains_down(site, lost_racks)
     gone = lost | {node.name for node in site.nodes if node.domain in dead}
-    if gone.isdisjoint(placement.nodes()):
-        return replace(placement, spares=tuple(name for name in placement.spares if name not in gone))
     return reseat_on(placement, gone, request, Yard.open(site, occupancy.without(placement)), lost_racks)
 
 
@@ -59,6 +57,8 @@ def reseat_on(
     lost_racks: frozenset[str] = frozenset(),
 ) -> Placement | Rejection:
     """The same on a yard that stands already, without the placement on it; `gone` are all the nodes to replace."""
+    if gone.isdisjoint(placement.nodes()):
+        return replace(placement, spares=tuple(name for name in placement.spares if name not in gone))
     yard = open_mending(placement, gone, request, around)
     broken = [segment for segment in placement.segments if not gone.isdisjoint(segment.nodes)]
     nodes: dict[int, tuple[int, ...]] = {}

@@ -16,6 +16,7 @@ from rackyard.backends.kubernetes.jobs import Jobs
 from rackyard.controller.kube.waker import Waker, asleep
 from rackyard.errors import NotYet, RackyardError, UsageError
 from rackyard.jobs.kubejob import phase_of
+from rackyard.jobs.kubewhy import why
 
 VOLCANO = "/apis/batch.volcano.sh/v1alpha1"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1"
@@ -29,13 +30,19 @@ class Server:
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {GROUPS + "/queues": [{"metadata": {"name": "default"}}], PLANS: []}
+        self.objects[f"/api/v1/{SPACE}"] = {"metadata": {"name": "default"}}
         self.posted: list[tuple[str, dict[str, str], Any]] = []
         self.refuse: dict[str, int] = {}
+        self.absent = False
+        """Whether the namespace is not there."""
         self.url = ""
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         if path in self.refuse:
             return self.refuse[path], {"code": self.refuse[path], "message": "not you"}
+        if self.absent and (method == "POST" or path.endswith(f"/{SPACE}")):
+            details = {"name": "default", "kind": "namespaces"}
+            return 404, {"code": 404, "message": 'namespaces "default" not found', "details": details}
         if method == "POST":
             self.posted.append((path, query, body))
             return 201, body
@@ -209,6 +216,54 @@ def test_what_is_not_installed_is_named(
     with pytest.raises(RackyardError, match=what) as raised:
         Jobs(client).submit(BODY)
     assert raised.value.exit_code == 1 and fix in (raised.value.fix or "") and not server.posted
+
+
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+OF_CLASS = {"metadata": {"name": "a"}, "spec": {"queue": "default", "priorityClassName": "hihg"}}
+
+
+def test_the_priority_class_is_looked_for_as_the_queue_is(server: Server, client: Client) -> None:
+    server.objects[CLASSES] = [{"metadata": {"name": "high"}}, {"metadata": {"name": "low"}}]
+    for dry_run in (False, True):
+        with pytest.raises(UsageError, match="no PriorityClass 'hihg'") as raised:
+            Jobs(client).submit(OF_CLASS, dry_run=dry_run)
+        assert raised.value.fix == "did you mean high? there are: high, low" and not server.posted
+    server.objects[CLASSES] = [{"metadata": {"name": "hihg"}}]
+    assert Jobs(client).submit(OF_CLASS) == "a"
+
+
+def test_who_may_not_look_at_priority_classes_may_still_submit(server: Server, client: Client) -> None:
+    server.refuse[CLASSES] = 403
+    assert Jobs(client).submit(OF_CLASS) == "a"
+
+
+def test_a_namespace_that_is_not_there(server: Server, client: Client) -> None:
+    """Its lists are empty, and what is created there is a 404 that names it."""
+    server.objects |= {JOBS: [], PODS: []}
+    server.absent = True
+    for act in (Jobs(client).listed, lambda: Jobs(client).read("a"), lambda: Jobs(client).submit(BODY, dry_run=True)):
+        with pytest.raises(UsageError, match="no namespace 'default'") as raised:
+            act()
+        assert raised.value.exit_code == 2 and "kubectl create namespace default" in (raised.value.fix or "")
+    server.refuse["/api/v1/namespaces/default"] = 403
+    assert Jobs(client).listed() == []
+    with pytest.raises(UsageError, match="no job 'a'"):
+        Jobs(client).read("a")
+
+
+def test_a_list_says_why_pods_are_refused(server: Server, client: Client) -> None:
+    def event(about: str, message: str) -> dict[str, Any]:
+        at = "2026-11-30T10:00:09Z"
+        told = {"reason": "FailedCreate", "type": "Warning", "message": message, "lastTimestamp": at, "count": None}
+        return {"involvedObject": {"name": about}, **told}
+
+    events = f"/api/v1/{SPACE}/events"
+    server.objects |= {JOBS: [volcano_job("a", "Pending"), volcano_job("b")], PODS: [pod("b")]}
+    server.objects[events] = [event("a", "quota"), event("b", "of old"), event("c", "of others")]
+    a, b = Jobs(client).listed()[::-1]
+    assert why(a).reason == "its pods can't be created: quota" and not b.events
+    server.refuse[events] = 403
+    assert [job.events for job in Jobs(client).listed()] == [(), ()]
 
 
 def test_who_may_not_look_at_queues_and_plans_may_still_submit(server: Server, client: Client) -> None:

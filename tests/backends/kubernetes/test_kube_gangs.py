@@ -26,7 +26,7 @@ SIZE = {"rackyard.io/gang-size": "2"}
 class Server:
     """Answers what it has; anything else is not there."""
 
-    objects: dict[str, Any] = field(default_factory=lambda: {PODS: [], PLANS: [], EVENTS: []})
+    objects: dict[str, Any] = field(default_factory=lambda: {PODS: [], PLANS: [], EVENTS: [], f"/api/v1/{SPACE}": {}})
     refuse: dict[str, int] = field(default_factory=dict)
     server: str = "here"
 

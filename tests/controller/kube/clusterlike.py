@@ -111,6 +111,8 @@ class Server:
         return answers
 
     def _write(self, method: str, path: str, body: Any) -> bytes:
+        if isinstance(body, dict) and body.get("deleteOptions", {}).get("dryRun"):
+            return self._do(method, path, json_of(body))
         if self.kill is not None and len(self.writes) >= self.kill:
             raise Killed
         self.writes.append(f"{method} {path.removeprefix('/api/v1/namespaces/ml/')}")
@@ -168,6 +170,8 @@ class Server:
             raise refusal(409, "uid")
         if name in self.budget:
             raise refusal(429, "Cannot evict pod as it would violate the pod's disruption budget.")
+        if options.get("dryRun"):
+            return b"{}"
         if self.grace and pod["spec"].get("nodeName") and options.get("gracePeriodSeconds") != 0:
             pod["metadata"]["deletionTimestamp"] = _stamp(self.now)
             self._touch(pod)

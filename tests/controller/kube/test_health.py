@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackyard.controller.kube.attribution import Layout
-from rackyard.controller.kube.health import Do, Memory, Now, Options, Verdict, decide
+from rackyard.controller.kube.health import HELD, MOST_DOUBLED, Do, Memory, Now, Options, Verdict, decide
 from rackyard.controller.kube.objects import Mark
 from rackyard.controller.kube.signals import Doubt, Kind, Reading, Signal
 from rackyard.errors import UsageError
@@ -66,11 +66,11 @@ class Yard:
                 case Do.MARK:
                     self.set(step.on.node, mark=step.mark)
                 case Do.UNCORDON:
-                    self.set(step.on.node, cordoned=False, mark=None, overruled=None)
+                    self.set(step.on.node, cordoned=False, mark=None, overruled=(), before=step.on.mark)
                 case Do.OVERRULE:
-                    self.set(step.on.node, mark=None, overruled=step.mark)
+                    self.set(step.on.node, mark=None, overruled=(*step.on.overruled, step.mark))
                 case Do.FORGET:
-                    self.set(step.on.node, overruled=None)
+                    self.set(step.on.node, overruled=())
         return found
 
     def ours(self) -> list[str]:
@@ -472,14 +472,56 @@ def test_whatever_happens(moves: list[tuple[str, str, Kind | float | None]]) -> 
         assert len({step.on.node for step in found.steps}) == len(found.steps), "one step for a node"
         assert sum(1 for r in yard.nodes.values() if r.mark and r.cordoned) <= limit
         assert found.again > yard.now, "it is not asked again at once"
-        assert not [s for s in yard.look().steps if s.do is not Do.MARK], "what is done is done"
+        held = [name for name, why in found.kept.items() if why == HELD]  # until what was out of use is back
+        left = [step for step in yard.look().steps if step.do is not Do.MARK and step.on.node not in held]
+        assert not left, "what is done is done"
     for name in yard.nodes:
         yard.clear(name)
         yard.set(name, maintenance=-math.inf)
     yard.look()
-    yard.look(yard.options.heal_after)
+    yard.look(yard.options.heal_after * 2**MOST_DOUBLED)
     assert yard.ours() == [] and all(not reading.overruled for reading in yard.nodes.values())
     assert {name for name, reading in yard.nodes.items() if reading.cordoned} == foreign
+
+
+def test_a_fault_that_comes_and_goes_keeps_its_node_out_longer_and_longer() -> None:
+    yard = Yard(heal_after=60)
+    outs = []
+    for _ in range(10):
+        yard.say("r01-t02", Kind.GPU)
+        yard.look()
+        yard.clear("r01-t02")
+        began = yard.now
+        yard.look()
+        while yard.ours():
+            yard.look(max(1.0, yard.memory.well["r01-t02"] - yard.now + 30.0))
+        outs.append(yard.now - began)
+    assert outs[:4] == [60.0, 120.0, 240.0, 480.0] and outs[-1] == outs[-2] == 3840.0
+    yard.now += 86400.0
+    yard.say("r01-t02", Kind.GPU)
+    yard.look()
+    mark = yard.nodes["r01-t02"].mark
+    assert mark is not None and mark.times == 1
+
+
+def test_two_faults_of_a_node_may_be_overruled_one_after_the_other() -> None:
+    yard = Yard()
+    yard.say("r01-t02", Kind.GPU)
+    yard.look()
+    yard.set("r01-t02", cordoned=False)
+    yard.look()
+    for node in (node for node in yard.nodes if node.startswith("r01")):
+        yard.say(node, Kind.NVLINK)
+    yard.look()
+    yard.look(2)
+    assert "r01-t02" in yard.ours()
+    for node in yard.ours():
+        yard.set(node, cordoned=False)
+    yard.look()
+    for node in (node for node in yard.nodes if node.startswith("r01")):
+        yard.clear(node, Kind.NVLINK)
+    for _ in range(5):
+        assert not yard.look(100).steps or yard.ours() == []
 
 
 def test_a_mark_that_can_t_be_read_heals_too() -> None:

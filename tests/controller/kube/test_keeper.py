@@ -14,7 +14,7 @@ from rackyard.backends.kubernetes.watch import Gone, Key, Put, Synced, Trouble
 from rackyard.controller.kube.health import Options
 from rackyard.controller.kube.keeper import EVENTS, RETRY, Keeper
 from rackyard.controller.kube.objects import FAULT, Node
-from rackyard.controller.kube.signals import OVERRULED
+from rackyard.controller.kube.signals import BEFORE, OVERRULED
 from rackyard.errors import RackyardError
 from rackyard.fabric import Site, simulate
 
@@ -218,7 +218,8 @@ def test_a_node_that_healed_is_given_back_and_only_if_it_is_still_ours() -> None
     assert bench.keeper.look(1.0) == 11.0
     bench.keeper.look(11.0)
     assert "unschedulable" not in bench.server.nodes["r01-t02"]["spec"]
-    assert bench.server.nodes["r01-t02"]["metadata"]["annotations"] == {}
+    (left,) = bench.server.nodes["r01-t02"]["metadata"]["annotations"].items()
+    assert left[0] == BEFORE and json.loads(left[1])["subject"] == "r01-t02", "what it was marked with last"
     assert bench.server.nodes["r02-t02"]["spec"]["unschedulable"] is True
     assert bench.words()[-1] == ("r01-t02", "Uncordoned")
     assert bench.server.events[-1]["type"] == "Normal"
@@ -233,7 +234,7 @@ def test_a_cordon_that_a_human_lifts_stays_lifted() -> None:
     bench.feed()
     bench.keeper.look(1.0)
     notes = bench.server.nodes["r01-t02"]["metadata"]["annotations"]
-    assert FAULT not in notes and json.loads(notes[OVERRULED])["cause"] == "tray"
+    assert FAULT not in notes and [each["cause"] for each in json.loads(notes[OVERRULED])] == ["tray"]
     bench.keeper.look(100.0)
     assert bench.server.nodes["r01-t02"]["spec"]["unschedulable"] is False
     assert "somebody overruled this" in bench.told[-1][2]

@@ -7,9 +7,11 @@ from tests.controller.kube.clusterlike import Desk, Server
 
 from rackyard.controller.kube.cache import Cache
 from rackyard.controller.kube.gangs import Gang
+from rackyard.controller.kube.held import held
 from rackyard.controller.kube.plans import newest
-from rackyard.controller.kube.turns import Turns, Yards, turns
-from rackyard.controller.kube.world import held, out_of_use
+from rackyard.controller.kube.turns import Turns, turns
+from rackyard.controller.kube.world import out_of_use
+from rackyard.controller.kube.yards import Yards
 from rackyard.fabric import simulate
 from rackyard.placement import Columns
 
@@ -48,9 +50,9 @@ def decided(
     pods = tuple(cache.pods.values())
     planned = {key: (gang, latest[key]) for key, gang in gangs.items() if key in latest and not latest[key].ended}
     limits = {} if most is None else {"research": most}
-    yards = Yards(columns, held(pods, plans, SITE), pods, plans, planned, limits, back)
+    yards = Yards(columns, held(pods, plans, SITE, cache.nodes), planned, limits, back)
     waiting = [gang for key, gang in gangs.items() if key not in planned]
-    return turns(waiting, yards, before.reservations if before else (), server.now.timestamp() + wait)
+    return turns(waiting, yards, before or Turns(), server.now.timestamp() + wait)
 
 
 def where(found: Turns) -> dict[str, tuple[str, ...]]:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from tests.controller.kube.test_steps import NODES, PLAN, SITE, pod
 
+from rackyard.controller.kube.held import held
 from rackyard.controller.kube.objects import (
     FAULT,
     GPU,
@@ -18,7 +19,7 @@ from rackyard.controller.kube.objects import (
     Pod,
     Victim,
 )
-from rackyard.controller.kube.world import by_node, gpus_in, gpus_of, held, lost, out_of_use, placement_of
+from rackyard.controller.kube.world import by_node, gpus_in, gpus_of, lost, out_of_use, placement_of
 from rackyard.placement import Occupancy, place
 from rackyard.placement.model import Request
 
@@ -94,7 +95,7 @@ def test_plans_hold_their_seats_and_other_pods_what_they_have() -> None:
     seen = on("seen", "r02-t01", 2)
     left = on("left", "r02-t03", 1, told={SEATS: "0:3:mlx5_3"})
     done = on("done", "r02-t04", phase="Failed")
-    found = held([ours, seen, left, done, on("x", "nowhere")], [PLAN, spare], SITE)
+    found = held([ours, seen, left, done, on("x", "nowhere")], [PLAN, spare], SITE, ALL)
     assert {name: sorted(gpus) for name, gpus in found.occupancy.used.items()} == {
         NODES[0]: [0, 1, 2, 3],
         NODES[1]: [0, 1, 2, 3],

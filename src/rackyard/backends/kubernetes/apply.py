@@ -162,7 +162,7 @@ def _overruled(node: str, causes: list[tuple[str, str]]) -> ConflictError:
         f"labels of node {node} are somebody else's; none of its labels was written",
         where=f"node {node}",
         why="; ".join(lines),
-        fix="have them stop setting it, or take it over by force",
+        fix="have them stop setting it, or take it over with --force",
     )
 
 
@@ -175,7 +175,7 @@ def _held(node: str, left: list[tuple[str, tuple[str, ...]]]) -> ConflictError:
         f"labels of node {node} that should go are somebody else's too, and stay",
         where=f"node {node}",
         why="; ".join(lines),
-        fix="have them stop setting it, or remove it by force",
+        fix="have them stop setting it, or remove it with --force",
     )
 
 

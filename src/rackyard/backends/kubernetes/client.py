@@ -39,6 +39,7 @@ JSON = "application/json"
 _JSON_BODY = {"Accept": JSON, "Content-Type": JSON}
 TRANSIENT = (429, 500, 502, 503, 504)
 _MOST_WAIT = 30.0
+_ANOTHER = "name a kubeconfig that kubectl takes, with --kubeconfig or KUBECONFIG"
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -51,8 +52,9 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class Details(msgspec.Struct, frozen=True, rename="camel"):
-    """Particulars of a refusal."""
+    """Particulars of a refusal; `kind` is the resource that it is about."""
 
+    kind: str = ""
     causes: tuple[Cause, ...] = ()
     retry_after_seconds: int = 0
 
@@ -215,7 +217,8 @@ class Client:
     def _no_credentials(self, error: Exception) -> UsageError:
         # The token file or exec plug-in of the kubeconfig is used only now, and what it gives is not checked.
         why = f"{type(error).__name__}: {error}"
-        return UsageError("no credentials for the cluster", where=self.server, why=why)
+        fix = "log in again, or name a context of another user with --context"
+        return UsageError("no credentials for the cluster", where=self.server, why=why, fix=fix)
 
     def _unreachable(self, error: Exception) -> Unreachable:
         why = str(error) or type(error).__name__
@@ -229,7 +232,8 @@ def connect(kubeconfig: str | None = None, context: str | None = None, retry: Re
     """
     config, origin = _config(kubeconfig, context)
     if config.user is None:
-        raise UsageError(f"context {config.context_name} names no user", where=origin)
+        fix = "give it one (kubectl config set-context --user), or name another one with --context"
+        raise UsageError(f"context {config.context_name} names no user", where=origin, fix=fix)
     parameters = client_adapter.ConnectionParams(timeout=httpx2.Timeout(30))
     with _told(origin):
         http = client_adapter.Client(config, parameters)
@@ -274,23 +278,30 @@ def _from_file(path: str) -> KubeConfig:
     except MarkedYAMLError as error:
         mark = error.problem_mark
         where = Where(path, mark.line + 1, mark.column + 1) if mark else Where(path)
-        raise UsageError("the kubeconfig is not YAML", where=where, why=error.problem) from None
+        raise UsageError("the kubeconfig is not YAML", where=where, why=error.problem, fix=_ANOTHER) from None
     return KubeConfig.from_dict(found, fname=path)
 
 
 @contextlib.contextmanager
 def _told(origin: str) -> Iterator[None]:
     """What lightkube raises for a broken kubeconfig is of many kinds: it reads the document as it comes."""
+    why, fix = "", _ANOTHER
     try:
         yield
-    except (ConfigError, OSError, msgspec.MsgspecError) as error:
-        raise UsageError("the kubeconfig can't be used", where=origin, why=str(error)) from None
+        return
+    except ConfigError as error:
+        why = str(error)
+        if why.startswith("Context "):
+            fix = "name one that it has with --context: kubectl config get-contexts -o name"
+    except OSError as error:
+        why = error.strerror or str(error)
+    except msgspec.MsgspecError as error:
+        why = str(error)
     except KeyError as error:
         why = f"{error} is missing, or named and not there"
-        raise UsageError("the kubeconfig can't be used", where=origin, why=why) from None
     except (TypeError, AttributeError, ValueError):
         why = "it has not the form of a kubeconfig"
-        raise UsageError("the kubeconfig can't be used", where=origin, why=why) from None
+    raise UsageError("the kubeconfig can't be used", where=origin, why=why, fix=fix)
 
 
 def _status(answer: "httpx2.Response") -> Status:

@@ -193,9 +193,15 @@ class GangPlan(_Struct, frozen=True):
         return all(owner.uid == uid for owner in self.metadata.owner_references)
 
 
-class Event(_Struct, frozen=True):
-    """core/v1 Event; times may be null."""
+class _About(_Struct, frozen=True):
+    name: str = ""
 
+
+class Event(_Struct, frozen=True):
+    """core/v1 Event; times and counts may be null."""
+
+    involved_object: _About = _About()
+    count: int | None = None
     reason: str = ""
     message: str = ""
     type: str = "Normal"
@@ -288,7 +294,7 @@ def node_of(node: Named) -> KubeNode:
 def event_of(event: Event) -> Said:
     """An event, its type as the status."""
     at = seconds(event.last_timestamp or event.event_time or event.first_timestamp)
-    return Said(event.type, event.reason, event.message, at)
+    return Said(event.type, event.reason, event.message, at, max(1, event.count or 1))
 
 
 def spec_of(text: str) -> dict[str, Any]:

@@ -7,14 +7,16 @@ from typing import Any
 from urllib.parse import quote
 
 from rackyard.backends.kubernetes import jobobjects as objects
-from rackyard.backends.kubernetes.client import JSON, METADATA, ApiError, Client
+from rackyard.backends.kubernetes.client import METADATA, ApiError, Client
 from rackyard.backends.kubernetes.gangobjects import pod_gang
 from rackyard.backends.kubernetes.gangs import Gangs
+from rackyard.backends.kubernetes.ground import Ground
 from rackyard.backends.kubernetes.podenv import progress
 from rackyard.backends.kubernetes.reader import Reader
 from rackyard.backends.kubernetes.watch import Meta
 from rackyard.errors import NotYet, RackyardError, UsageError
 from rackyard.jobs.kubejob import ECHOES, KubeJob, KubePod, Said, phase_of
+from rackyard.jobs.kubeplaced import lacks_pods
 from rackyard.launch.volcano import GANG, SPEC
 
 TAIL = 400
@@ -37,9 +39,11 @@ class Jobs(Reader):
     def submit(self, job: Mapping[str, Any], *, dry_run: bool = False) -> str:
         """Create a Volcano Job and return its name. With `dry_run` the API server checks it and stores nothing.
 
-        UsageError when there is one of that name or no such queue, RackyardError where something is not installed.
+        UsageError when there is one of that name or no such queue, PriorityClass or namespace, RackyardError where
+        something is not installed.
         """
-        self._ready(str(job["spec"]["queue"]))
+        ground = Ground(self.client, self.namespace)
+        ground.ready(str(job["spec"]["queue"]), str(job["spec"].get("priorityClassName", "")))
         name = str(job["metadata"]["name"])
         params = {"dryRun": "All"} if dry_run else {}
         try:
@@ -48,7 +52,7 @@ class Jobs(Reader):
             if error.status.code == 409:
                 raise self._exists(name) from None
             if error.status.code == 404:
-                raise _absent(error, "Volcano", "install it, or give the job to another cluster") from None
+                raise ground.missing(error) from None
             if error.status.code == 422:
                 raise UsageError(
                     "the API server refuses the job", where=error.where, why=error.status.message
@@ -62,7 +66,10 @@ class Jobs(Reader):
 
     def listed(self) -> list[KubeJob]:
         """All jobs, newest first, with the step of those that run."""
-        return [job if job.maker else self._with_progress(job) for job in self._listed()]
+        found = [job if job.maker else self._with_progress(job) for job in self._listed()]
+        if not found:
+            Ground(self.client, self.namespace).there()
+        return self._with_setbacks(found)
 
     def _listed(self) -> list[KubeJob]:
         all_pods, all_plans = self.items(self.path("/api/v1", "pods"), objects.Pod), self._plans()
@@ -181,6 +188,21 @@ class Jobs(Reader):
             job, step=said.step, resumed=said.resumed, checkpoint=said.checkpoint, metrics=said.metrics or {}
         )
 
+    def _with_setbacks(self, jobs: list[KubeJob]) -> list[KubeJob]:
+        """With what those who make their pods say of it, where pods are missing: asked for together."""
+        wanting = [job for job in jobs if not phase_of(job).over and lacks_pods(job)]
+        if not wanting:
+            return jobs
+        ask = {"fieldSelector": "reason=FailedCreate"}
+        told: dict[str, list[Said]] = {}
+        for event in self.maybe(self.path("/api/v1", "events"), objects.Event, ask, shy=True) or ():
+            told.setdefault(event.involved_object.name, []).append(objects.event_of(event))
+        found = {}
+        for job in wanting:
+            events = told.get(job.owner[2] if job.owner is not None else job.name, [])
+            found[job.name] = replace(job, events=tuple(sorted(events, key=lambda event: event.at)))
+        return [found.get(job.name, job) for job in jobs]
+
     # --- requests -----------------------------------------------------------------------------------------------
 
     def _volcano(self) -> list[objects.VolcanoJob] | None:
@@ -204,32 +226,6 @@ class Jobs(Reader):
 
     # --- what is wrong ------------------------------------------------------------------------------------------
 
-    def _ready(self, queue: str) -> None:
-        """Whether the cluster can do anything with a job of ours."""
-        try:
-            self.client.get(self.path(_PLANS, "gangplans"), {"limit": "1"}, JSON)
-        except ApiError as error:
-            if error.status.code == 404:
-                raise _absent(error, "Rackyard's GangPlan", "kubectl apply -f deploy/crd.yaml") from None
-            if error.status.code != 403:  # who may not look may still submit
-                raise
-        try:
-            known = [one.metadata.name for one in self.items(f"{_GROUPS}/queues", objects.Named, {})]
-        except ApiError as error:
-            if error.status.code == 404:
-                raise _absent(error, "Volcano", "install it, or name another cluster with --context") from None
-            if error.status.code != 403:
-                raise
-            return
-        if queue not in known:
-            near = difflib.get_close_matches(queue, known, 1)
-            fix = f"did you mean {near[0]}? " if near else ""
-            raise UsageError(
-                f"the cluster has no queue {queue!r}",
-                where=self.client.server,
-                fix=f"{fix}there are: {', '.join(known)}",
-            )
-
     def _exists(self, name: str) -> UsageError:
         try:
             phase = f"it is {phase_of(self.read(name)).value}"
@@ -243,7 +239,10 @@ class Jobs(Reader):
         )
 
     def _unknown(self, name: str) -> UsageError:
-        near = difflib.get_close_matches(name, self.names(), 1)
+        names = self.names()
+        if not names:
+            Ground(self.client, self.namespace).there()
+        near = difflib.get_close_matches(name, names, 1)
         meant = f"did you mean {near[0]}? " if near else ""
         return UsageError(
             f"no job {name!r}",
@@ -295,10 +294,4 @@ def _job(
         pods=tuple(members),
         plans=tuple(sorted((objects.plan_of(one) for one in plans if one.of(meta.uid)), key=lambda one: one.attempt)),
         group_conditions={} if group is None else objects.said(group.status.conditions),
-    )
-
-
-def _absent(error: ApiError, what: str, fix: str) -> RackyardError:
-    return RackyardError(
-        f"the cluster does not know {what}", where=error.where, why=error.status.message or None, fix=fix
     )

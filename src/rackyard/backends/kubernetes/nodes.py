@@ -66,7 +66,8 @@ class _ListMetadata(msgspec.Struct, frozen=True, rename="camel"):
 
 class _NodeList(msgspec.Struct, frozen=True):
     metadata: _ListMetadata
-    items: tuple[PartialNode, ...] = ()
+    items: tuple[PartialNode, ...] | None = ()
+    """An API server without nodes answers null where metadata only is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ def _read(client: Client, selector: str, page: int) -> list[ClusterNode]:
             answer = msgspec.json.decode(body, type=_NodeList)
             found += [
                 ClusterNode(item.metadata.name, item.metadata.uid, item.metadata.labels, item.metadata.ours())
-                for item in answer.items
+                for item in answer.items or ()
             ]
         except (msgspec.MsgspecError, RecursionError) as error:
             raise RackyardError(

@@ -4,7 +4,7 @@ All of ours bear a label that says so. What is not ours is neither changed, unle
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -13,7 +13,7 @@ import msgspec
 
 from rackyard.backends.kubernetes.client import JSON, ApiError, Client
 from rackyard.backends.kubernetes.nodes import FIELD_MANAGER, PAGE
-from rackyard.errors import ConflictError, RackyardError, UsageError
+from rackyard.errors import ConflictError, RackyardError
 
 OURS = "app.kubernetes.io/managed-by"
 """The label of our objects; its value is our field manager."""
@@ -49,6 +49,8 @@ class Word(StrEnum):
     REMOVE = "remove"
     FOREIGN = "not ours"
     """One of that name is there that we did not make."""
+    TAKE = "take over"
+    """What became of such a one, by force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class _List(msgspec.Struct, frozen=True):
 def plan(client: Client, wanted: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
     """What has to be done for these objects to be there, in their order, and then what is ours and no longer wanted.
 
-    UsageError where the cluster does not know one of the kinds; ApiError or Unreachable when it can't be asked.
+    RackyardError where the cluster does not know one of the kinds; ApiError or Unreachable when it can't be asked.
     """
     steps: list[Step] = []
     for kind in dict.fromkeys(_kind(body) for body in wanted):
@@ -120,7 +122,7 @@ def apply(client: Client, steps: Iterable[Step], *, dry_run: bool = False, force
     for step in steps:
         try:
             _do(client, step, {"dryRun": "All"} if dry_run else {}, force)
-            yield Done(step)
+            yield Done(replace(step, word=Word.TAKE) if step.word is Word.FOREIGN else step)
         except ApiError as error:
             yield Done(step, error)
             if error.status.code in (401, 403):
@@ -145,7 +147,7 @@ def _do(client: Client, step: Step, dry: Mapping[str, str], force: bool) -> None
             f"{step.kind.kind} {step.name} is somebody else's, and stays as it is",
             where=where,
             why=f"it does not bear the label {OURS}={FIELD_MANAGER}",
-            fix="delete it, or take it over by force",
+            fix="delete it, or take it over with --force",
         )
     params = {"fieldManager": FIELD_MANAGER, **dry} | ({"force": "true"} if force else {})
     try:
@@ -159,7 +161,7 @@ def _do(client: Client, step: Step, dry: Mapping[str, str], force: bool) -> None
             f"{step.kind.kind} {step.name} was changed by somebody else, and stays as it is",
             where=where,
             why="; ".join(held),
-            fix="have them stop setting it, or take it over by force",
+            fix="have them stop setting it, or take it over with --force",
         ) from None
 
 
@@ -214,7 +216,7 @@ def _read(client: Client, kind: Kind) -> Iterator[_Object]:
             if error.status.code != 404:
                 raise
             fix = f"install {kind.of}, or its custom resource definitions"
-            raise UsageError(f"the cluster knows no {kind.kind}", where=client.server, fix=fix) from None
+            raise RackyardError(f"the cluster knows no {kind.kind}", where=client.server, fix=fix) from None
         except (msgspec.MsgspecError, RecursionError) as error:
             raise RackyardError(
                 f"the answer of the API server is no list of {kind.kind}s", where=client.server, why=str(error)

@@ -1,6 +1,6 @@
 """What the controller writes to a cluster. Each write may be repeated, and carries the uid of what it was for."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -40,6 +40,7 @@ class Note:
     word: str
     line: str
     at: datetime
+    tries: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,27 +90,33 @@ class Acts:
         errors = [answer for answer in answers if isinstance(answer, RackyardError)]
         return [msgspec.json.decode(answer, type=Pod) for answer in answers if isinstance(answer, bytes)], errors
 
-    def evict(self, pods: Iterable[Taken]) -> list[RackyardError]:
+    def evict(self, pods: Sequence[Taken], *, try_only: bool = False) -> list[RackyardError | None]:
         """By the Eviction API, which heeds disruption budgets and says so on the pod (DisruptionTarget): a Job whose
-        failure policy ignores that counts no failure. What was refused is the answer; a pod that is gone was not.
+        failure policy ignores that counts no failure. What was refused, of each; a pod that is gone was not. With
+        `try_only` nothing is done: it is what would be refused.
         """
-        return _errors(self.bulk.send([_eviction(pod) for pod in pods]))
+        return _errors(self.bulk.send([_eviction(pod, try_only) for pod in pods]))
 
-    def note(self, notes: Sequence[Note]) -> list[RackyardError]:
-        """An Event for each, and the last of each pod as its condition; what went wrong."""
+    def note(self, notes: Sequence[Note]) -> list[RackyardError | None]:
+        """An Event for each, and the last of each pod as its condition; what went wrong, of each."""
         last = {each.pod.metadata.uid: each for each in notes}
         events = [Write("POST", _events(each.pod), event_of(each.pod, each.word, each.line, each.at)) for each in notes]
         conditions = [
             Write("PATCH", _pod(each.pod, "/status"), condition_of(each.pod, each.word, each.line, each.at), STRATEGIC)
             for each in last.values()
         ]
-        return _errors(self.bulk.send(events + conditions))
+        errors = _errors(self.bulk.send(events + conditions))
+        patched = dict(zip(last, errors[len(notes) :], strict=True))
+        return [errors[at] or patched[each.pod.metadata.uid] for at, each in enumerate(notes)]
 
     def capability(self, queue: str) -> int | None:
         """GPUs that a queue of Volcano may have at most; None for no limit."""
         answer = self.client.get(f"/apis/scheduling.volcano.sh/v1beta1/queues/{queue}", {}, JSON)
         told = msgspec.json.decode(answer, type=_Queue).spec.capability.get(GPU)
-        found = None if told is None else parse_quantity(str(told))
+        try:
+            found = None if told is None else parse_quantity(str(told))
+        except ValueError:
+            raise RackyardError(f"queue {queue}: capability of {GPU} is {told!r}: expected a number") from None
         return None if found is None else int(found)
 
     def domain(self, wanted: dict[str, Any]) -> None:
@@ -136,8 +143,10 @@ class _Queue(msgspec.Struct, frozen=True):
     spec: _QueueSpec = _QueueSpec()
 
 
-def _eviction(pod: Taken) -> Write:
+def _eviction(pod: Taken, try_only: bool) -> Write:
     options: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
+    if try_only:
+        options["dryRun"] = ["All"]
     if pod.at_once:
         options["gracePeriodSeconds"] = 0
     body = {
@@ -150,10 +159,17 @@ def _eviction(pod: Taken) -> Write:
     return Write("POST", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction", body, stubborn=False)
 
 
-def _errors(answers: Sequence[Answer]) -> list[RackyardError]:
-    """What went wrong but for pods that are gone, or were made anew."""
-    errors = (answer for answer in answers if isinstance(answer, RackyardError))
-    return [error for error in errors if not (isinstance(error, ApiError) and error.status.code in (404, 409))]
+def of_another(error: RackyardError) -> bool:
+    """Whether the pod that was meant is gone, or was made anew: of its status, the API server says that with 422."""
+    if not isinstance(error, ApiError):
+        return False
+    code, message = error.status.code, error.status.message
+    return code in (404, 409) or (code == 422 and "metadata.uid" in message)
+
+
+def _errors(answers: Sequence[Answer]) -> list[RackyardError | None]:
+    """What went wrong, of each; that a pod is gone is no error."""
+    return [answer if isinstance(answer, RackyardError) and not of_another(answer) else None for answer in answers]
 
 
 def _events(pod: Pod) -> str:

@@ -91,25 +91,27 @@ class Cache:
         gang = f"{key.namespace}/{name}" if name else ""
         old = self._gang.get(key, "")
         if old and old != gang:
-            self._members[old].pop(key, None)
-            self._dirty.add(old)
+            self._leave(key, old)
         self.pods[key] = pod
         if gang:
             self._gang[key] = gang
             self._members.setdefault(gang, {})[key] = pod
             self._dirty.add(gang)
             return True
-        self._gang.pop(key, None)
-        return known is None or (known.spec.node_name, known.over) != (pod.spec.node_name, pod.over)
+        return bool(old) or known is None or (known.spec.node_name, known.over) != (pod.spec.node_name, pod.over)
 
     def _drop(self, key: Key) -> bool:
-        gang = self._gang.pop(key, "")
-        if gang:
-            self._members[gang].pop(key, None)
-            if not self._members[gang]:
-                del self._members[gang]
-            self._dirty.add(gang)
+        if gang := self._gang.get(key, ""):
+            self._leave(key, gang)
         return self.pods.pop(key, None) is not None
+
+    def _leave(self, key: Key, gang: str) -> None:
+        """A pod is none of the gang's any more."""
+        del self._gang[key]
+        self._members[gang].pop(key, None)
+        if not self._members[gang]:
+            del self._members[gang]
+        self._dirty.add(gang)
 
     def _group(self, pods: dict[Key, Pod]) -> PodGroup | None:
         first = next(iter(pods.values()))

@@ -31,6 +31,10 @@ class Gang:
     """Nodes that it must keep off beside those that it asks to: its pods' selectors and tolerations shut them out, or
     the scheduler refused them.
     """
+    displaces: bool = True
+    """Whether others may be made to give way to it: not for a while after that was in vain."""
+    setback: str = ""
+    """What came in its way before, as a line."""
 
     @property
     def wish(self) -> Request:

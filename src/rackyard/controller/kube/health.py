@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from rackyard.controller.kube.attribution import LINKS, Layout, Seen, View, attribute
 from rackyard.controller.kube.objects import Mark
 from rackyard.controller.kube.signals import Kind, Reading, Tables, instant, stamp
@@ -18,6 +20,8 @@ from rackyard.faults import Cause, Fault
 
 AGAIN = 60.0
 """Seconds after which an open circuit breaker is looked at again, though nothing happened."""
+MOST_DOUBLED = 6
+"""To about an hour: a fault that comes and goes costs the gangs on the node more than the node is worth."""
 HELD = "the circuit breaker is open"
 """Why a node is left alone that would be cordoned else."""
 _WHOLE = (Cause.RACK_NVLINK, Cause.SWITCH_TRAY)
@@ -44,6 +48,7 @@ class Options:
     root_wait: float = 60.0
     """For a degraded fabric without a root: longer than Kubernetes takes to miss a tray (50 s by default)."""
     heal_after: float = 60.0
+    """Doubled each time that a node is marked again within `window` of its last mark, up to `MOST_DOUBLED` times."""
     share: float = 0.2
     window: float = 86400.0
     tables: Tables = field(default_factory=Tables)
@@ -124,7 +129,7 @@ def decide(readings: Mapping[str, Reading], layout: Layout, memory: Memory, opti
     memory = _remember(busy, memory, options, now)
     view, due = _view(busy, layout, memory, options, now)
     faults, again = attribute(view, now.mono)
-    steps, kept, at_fault = _about_faults(faults, readings, now)
+    steps, kept, at_fault = _about_faults(faults, readings, options, now)
     fresh = [step for step in steps if step.do is Do.CORDON]
     breaker = _breaker(fresh, busy, layout, options, now)
     if breaker:
@@ -200,7 +205,7 @@ def _view(
 
 
 def _about_faults(
-    faults: Iterable[Fault], readings: Mapping[str, Reading], now: Now
+    faults: Iterable[Fault], readings: Mapping[str, Reading], options: Options, now: Now
 ) -> tuple[list[Step], dict[str, str], set[str]]:
     """Cordons and marks; why other nodes of the faults are left alone; and all nodes that are at fault."""
     steps: list[Step] = []
@@ -218,18 +223,25 @@ def _about_faults(
                 kept[name] = "somebody works on it"
             elif reading.mark:
                 if reading.cordoned and fault.cause in _WHOLE and reading.mark.cause not in _WHOLE:
-                    steps.append(Step(Do.MARK, reading, mark, fault.summary, fault.evidence))
+                    counted = msgspec.structs.replace(mark, times=reading.mark.times)
+                    steps.append(Step(Do.MARK, reading, counted, fault.summary, fault.evidence))
             elif reading.cordoned:
                 kept[name] = "somebody else cordoned it"
-            elif _same(reading.overruled, fault):
+            elif any(_same(each, fault) for each in reading.overruled):
                 kept[name] = "somebody overruled this"
             else:
-                steps.append(Step(Do.CORDON, reading, mark, fault.summary, fault.evidence))
+                counted = msgspec.structs.replace(mark, times=_times(reading.before, options, now))
+                steps.append(Step(Do.CORDON, reading, counted, fault.summary, fault.evidence))
     return steps, kept, at_fault
 
 
-def _same(mark: Mark | None, fault: Fault) -> bool:
-    return mark is not None and (mark.cause, mark.subject) == (fault.cause, fault.subject)
+def _same(mark: Mark, fault: Fault) -> bool:
+    return (mark.cause, mark.subject) == (fault.cause, fault.subject)
+
+
+def _times(before: Mark | None, options: Options, now: Now) -> int:
+    at = instant(before.at) if before else None
+    return before.times + 1 if before and at is not None and now.wall < at + options.window else 1
 
 
 def _breaker(fresh: list[Step], readings: Mapping[str, Reading], layout: Layout, options: Options, now: Now) -> str:
@@ -264,11 +276,12 @@ def _heal(
         if not ours or ill or name in at_fault:
             continue
         well[name] = memory.well.get(name, now.mono)
-        due = well[name] + options.heal_after
+        wait = options.heal_after * 2 ** min(reading.mark.times - 1 if reading.mark else 0, MOST_DOUBLED)
+        due = well[name] + wait
         if now.mono < due:
             again = min(again, due)
             continue
-        why = f"Ready and without a signal for {options.heal_after:g} s"
+        why = f"Ready and without a signal for {wait:g} s"
         if reading.mark:
             steps.append(Step(Do.UNCORDON, reading, None, f"{why}; it was out of use for: {reading.mark.summary}"))
         else:

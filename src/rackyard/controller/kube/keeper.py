@@ -21,7 +21,7 @@ from rackyard.backends.kubernetes.watch import Gone, Put, Synced, Trouble, Watch
 from rackyard.controller.kube.attribution import Layout
 from rackyard.controller.kube.health import HELD, Do, Memory, Now, Options, Step, Verdict, decide
 from rackyard.controller.kube.objects import FAULT, Mark, Node
-from rackyard.controller.kube.signals import OVERRULED, Reading, read, stamp
+from rackyard.controller.kube.signals import BEFORE, OVERRULED, Reading, read, stamp
 from rackyard.errors import RackyardError
 from rackyard.fabric import Site
 from rackyard.faults import Fault
@@ -258,9 +258,10 @@ def patch_of(step: Step) -> Write:
         case Do.CORDON | Do.MARK:
             notes = {FAULT: _json(step.mark)}
         case Do.UNCORDON:
-            notes = {FAULT: None, OVERRULED: None}
+            notes = {FAULT: None, OVERRULED: None, BEFORE: _json(step.on.mark)}
         case Do.OVERRULE:
-            notes = {FAULT: None, OVERRULED: _json(step.mark)}
+            marks = {(each.cause, each.subject): each for each in (*step.on.overruled, step.mark) if each}
+            notes = {FAULT: None, OVERRULED: msgspec.json.encode([*marks.values()]).decode()}
         case Do.FORGET:
             notes = {OVERRULED: None}
     meta = {"uid": step.on.uid, "resourceVersion": step.on.version, "annotations": notes}

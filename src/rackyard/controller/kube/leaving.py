@@ -36,8 +36,10 @@ class Leaving:
             return [], False
         going = {pod.metadata.uid for pod in self.cache.pods.values() if pod.metadata.deletion_timestamp}
         asked = [pod for pod in pods if pod.at_once or pod.uid not in going]
-        late = {pod: was for pod, was in self._asked.items() if (now - was[0]).total_seconds() < self.pause}
+        late = {pod: was for pod, was in self._asked.items() if 0 <= (now - was[0]).total_seconds() < self.pause}
         new = [pod for pod in asked if pod not in late]
-        errors = [str(error) for error in self.acts.evict(new)] if new else []
-        self._asked = late | dict.fromkeys(new, (now, errors[0] if errors else ""))
-        return errors + [told for pod in asked if pod in late and (told := late[pod][1])], len(new) < len(asked)
+        answers = self.acts.evict(new) if new else []
+        told = ["" if error is None else str(error) for error in answers]
+        self._asked = late | {pod: (now, line) for pod, line in zip(new, told, strict=True)}
+        lines = [*told, *(late[pod][1] for pod in asked if pod in late)]
+        return [line for line in lines if line], len(new) < len(asked)

@@ -19,6 +19,7 @@ from rackyard.backends.kubernetes.client import JSON, ApiError, Client
 from rackyard.backends.kubernetes.watch import Gone, Put, Synced, Trouble, Watch, What
 from rackyard.controller.kube.acts import PLANS, Acts
 from rackyard.controller.kube.cache import Cache
+from rackyard.controller.kube.differs import differs
 from rackyard.controller.kube.objects import PLURAL, GangPlan, Node, Pod, PodGroup
 from rackyard.controller.kube.records import RETRY
 from rackyard.controller.kube.rounds import Round
@@ -96,19 +97,23 @@ class KubeController:
             self.tell("", "Trouble", f"a round failed at {where.name}: {type(error).__name__}: {error}")
             return RETRY
 
+    def _noted(self, event: Put[Any] | Gone[Any], kind: type) -> bool:
+        """Whether it can matter; one object that nobody thought of ends nothing."""
+        try:
+            return self.cache.heed(event, kind)
+        except Exception as error:  # noqa: BLE001 - it is said
+            self.tell("", "Trouble", f"what was told of a {kind.__name__} is left out: {type(error).__name__}: {error}")
+            return False
+
     def stop(self) -> None:
         """End `run` after the round under way."""
         self._stopped.set()
         self._events.put((type(None), None))
 
     def _compare(self) -> None:
-        """Say where the site and the cluster are not the same: it is most often a wrong file."""
-        names = [node.name for node in self.site.nodes]
-        gone = [name for name in names if name not in self.cache.nodes]
-        if gone or not names:
-            some = ", ".join(gone[:3]) + (", ..." if len(gone) > 3 else "")
-            told = f"{len(gone)} of its {len(names)} nodes are not in the cluster" + (f": {some}" if some else "")
-            self.tell("", "SiteDiffers", f"site {self.site.name}: {told}")
+        """Say where the site and the cluster are not the same."""
+        if told := differs(self.site, self.cache.nodes):
+            self.tell("", "SiteDiffers", told)
 
     def _known(self) -> None:
         """UsageError where the cluster does not know GangPlans."""
@@ -153,7 +158,7 @@ class KubeController:
             self.nodes(event)
         match event:
             case Put() | Gone():
-                return self.cache.heed(event, kind)
+                return self._noted(event, kind)
             case Synced():
                 self._synced.add(kind)
                 if self._synced == self._kinds:

@@ -52,4 +52,5 @@ def condition_of(pod: Pod, reason: str, message: str, now: datetime) -> dict[str
 
 
 def _cut(text: str) -> str:
-    return text.encode()[:_LONGEST].decode(errors="ignore")
+    """On one line."""
+    return " ".join(text.split()).encode()[:_LONGEST].decode(errors="ignore")

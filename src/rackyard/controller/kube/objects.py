@@ -193,7 +193,7 @@ class NodeMeta(Meta, frozen=True, rename="camel"):
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class Mark(msgspec.Struct, frozen=True):
+class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why a node was cordoned by us."""
 
     cause: str
@@ -204,6 +204,8 @@ class Mark(msgspec.Struct, frozen=True):
     """A line for people."""
     at: str
     """When it was seen, RFC 3339."""
+    times: int = 1
+    """How often it was marked since it was last well for a day, this time included."""
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -219,6 +221,12 @@ class Node(msgspec.Struct, frozen=True):
         if self.spec.unschedulable:
             return "was cordoned"
         return "" if self.ready else "was not ready"
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that pods may have; 0 for what is no whole number."""
+        told = str(self.status.allocatable.gpus)
+        return int(told) if told.isdecimal() else 0
 
     @property
     def ready(self) -> bool:

@@ -20,6 +20,8 @@ RETRY = 2.0
 """Seconds after which a write that failed is tried again; the client has tried several times by then."""
 IDLE = 30.0
 """Seconds after which everything is looked at though nothing happened."""
+SKEW = 60.0
+"""Seconds that clocks may differ."""
 MOST_WORDS = 4096
 """Characters of a message that a plan takes (deploy/crd.yaml)."""
 
@@ -64,15 +66,17 @@ class Records:
         self.evict(plan.key, leftovers(plan, self.cache.members(plan.key)))
         return plan
 
-    def mark(self, plan: GangPlan, phase: str, message: str) -> None:
-        """Write how far a plan is."""
+    def mark(self, plan: GangPlan, phase: str, message: str) -> GangPlan:
+        """The plan once it is written how far it is."""
         at = stamp(self.now)
         times = {"Released": {"released_at": at}, "Bound": {"bound_at": at}}.get(phase, {})
         if phase == "Bound" and not plan.status.released_at:
             times["released_at"] = at
         status = msgspec.structs.replace(plan.status, phase=phase, message=message, **times)
-        self.cache.put(self.acts.mark(plan, status))
+        plan = self.acts.mark(plan, status)
+        self.cache.put(plan)
         self.say(plan.key, phase, message)
+        return plan
 
     def tidy(self, gangs: Collection[str]) -> None:
         """Forget plans that are history for long enough, and all gangs but those."""
@@ -98,9 +102,16 @@ class Records:
             self.trouble(gang, f"{len(errors)} of {len(pods)} pods could not be evicted: {errors[0]}")
 
     def age(self, time: str) -> float:
-        """Seconds since an RFC 3339 time; none for no time, and for ever for what is no time."""
+        """Seconds since an RFC 3339 time; none for no time or one to come, and for ever for what is no time."""
+        return max(0.0, self._since(time)) if time else 0.0
+
+    def lately(self, time: str, within: float) -> bool:
+        """Whether that was within so many seconds. A time well in the future is none: some clock was wrong."""
+        return -SKEW <= self._since(time) < within
+
+    def _since(self, time: str) -> float:
         try:
-            return (self.now - datetime.fromisoformat(time)).total_seconds() if time else 0.0
+            return (self.now - datetime.fromisoformat(time)).total_seconds()
         except (ValueError, TypeError):
             return float("inf")
 

@@ -16,6 +16,9 @@ from rackyard.controller.kube.world import out_of_use
 from rackyard.fabric import Site
 from rackyard.placement import Columns, Occupancy, Request, Yard, decide
 
+BATCHES = 8
+"""Of notes, in a round that nothing waits for: about a second."""
+
 
 @dataclass
 class Round:
@@ -53,9 +56,16 @@ class Round:
             self._going.on(latest, changed)
             self._records.tidy(latest.keys() | self.cache.gangs().keys())
         self._waiting.place([gang for gang in found.values() if isinstance(gang, Gang)], columns)
-        if self._voice.flush():
-            self._records.again(0)
+        self._tell()
         return self._records.soon
+
+    def _tell(self) -> None:
+        """Write what was said: a little where gangs have to go on at once, more where they don't."""
+        for _ in range(1 if self._records.soon <= 0 else BATCHES):
+            pause = self._voice.flush()
+            if pause > 0:
+                break
+        self._records.again(pause)
 
     def _yard(self) -> Columns:
         """The columns of the site, made anew only when a node's state has changed."""

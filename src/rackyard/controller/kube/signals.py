@@ -19,6 +19,8 @@ from rackyard.controller.kube.objects import FAULT, Condition, Mark, Node
 MAINTENANCE = "rackyard.io/maintenance"
 """Annotation: somebody works on the node. Any value; an RFC 3339 time is until when."""
 OVERRULED = "rackyard.io/fault-overruled"
+BEFORE = "rackyard.io/fault-before"
+"""Annotation of a node that is well again: its last mark."""
 """Annotation: somebody lifted our cordon; the `Mark` that it had. The same fault does not cordon the node again."""
 
 
@@ -140,7 +142,9 @@ class Reading:
     cordoned_at: float | None = None
     mark: Mark | None = None
     """Ours; with empty fields where it can't be read."""
-    overruled: Mark | None = None
+    overruled: tuple[Mark, ...] = ()
+    before: Mark | None = None
+    """The mark that it bore last, if it is well again."""
     maintenance: float = -math.inf
 
     @property
@@ -185,7 +189,8 @@ def read(node: Node, tables: Tables) -> Reading:
         cordoned=node.spec.unschedulable,
         cordoned_at=instant(cordon.time_added) if cordon else None,
         mark=_mark(notes.get(FAULT)),
-        overruled=_mark(notes.get(OVERRULED)),
+        overruled=_marks(notes.get(OVERRULED)),
+        before=_mark(notes.get(BEFORE)),
         maintenance=_until(notes.get(MAINTENANCE)),
     )
 
@@ -240,6 +245,15 @@ def _mark(text: str | None) -> Mark | None:
         return msgspec.json.decode(text, type=Mark)
     except msgspec.MsgspecError:
         return Mark("", "", "", "")
+
+
+def _marks(text: str | None) -> tuple[Mark, ...]:
+    if text is None:
+        return ()
+    try:
+        return msgspec.json.decode(text, type=tuple[Mark, ...])
+    except msgspec.MsgspecError:
+        return (Mark("", "", "", ""),)
 
 
 def _until(text: str | None) -> float:

@@ -116,10 +116,10 @@ def next_step(gang: Gang, plan: GangPlan, world: World, master: str) -> Step:
 
 def leftovers(plan: GangPlan, pods: Iterable[Pod]) -> tuple[Pod, ...]:
     """Pods that a plan which has ended let go, or one before it: they are evicted, also by whoever comes after a crash.
-    Those that a later plan let go are left to it.
+    Those that a later plan let go are left to it. One whose gate somebody put back is among them: it is pinned.
     """
     mine = {member.uid for member in plan.spec.members}
-    found = (pod for pod in pods if pod.metadata.uid in mine and pod.released and not pod.over)
+    found = (pod for pod in pods if pod.metadata.uid in mine and SEATS in pod.metadata.annotations and not pod.over)
     return tuple(pod for pod in found if _let_go_by(pod, plan) <= plan.spec.attempt)
 
 
@@ -172,5 +172,8 @@ def _pinned(affinity: dict[str, Any], node: str) -> dict[str, Any]:
     nodes = affinity.get("nodeAffinity") or {}
     terms = (nodes.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
     here = {"key": "metadata.name", "operator": "In", "values": [node]}
-    pinned = [{**term, "matchFields": [*term.get("matchFields", ()), here]} for term in terms]
+    pinned = [
+        {**term, "matchFields": [*(each for each in term.get("matchFields", ()) if each != here), here]}
+        for term in terms
+    ]
     return {**affinity, "nodeAffinity": {**nodes, _REQUIRED: {"nodeSelectorTerms": pinned}}}

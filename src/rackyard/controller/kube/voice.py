@@ -1,14 +1,17 @@
 """Says what happens to gangs, once for each change: to whoever listens, and on the gang's first pod."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from math import inf
 
 from rackyard.controller.kube.acts import Acts, Note
 from rackyard.controller.kube.cache import Cache
 
 MOST = 64
-"""Notes that are written in one round: a tenth of a second. What is more waits, for gangs have to be let go too."""
+"""Notes that are written at a time: a tenth of a second."""
+TRIES, PAUSE = 10, 30.0
+"""How often a note is tried again, and seconds before that."""
 _SILENT = frozenset({"Finishing"})
 
 
@@ -36,13 +39,18 @@ class Voice:
         if pod is not None and self.write and before != new:
             self._notes.append(Note(pod, word, line, now))
 
-    def flush(self) -> bool:
-        """Write what was said, the oldest first; whether some of it is left."""
-        batch, self._notes = self._notes[:MOST], self._notes[MOST:]
+    def flush(self) -> float:
+        """Write what was said, the oldest first; in how many seconds to go on with the rest, infinite for none."""
+        batch, rest = self._notes[:MOST], self._notes[MOST:]
         errors = self.acts.note(batch) if batch else []
-        if errors:
-            self.tell("", "Trouble", f"{len(errors)} notes on pods could not be written: {errors[0]}")
-        return bool(self._notes)
+        failed = [note for note, error in zip(batch, errors, strict=True) if error is not None]
+        if failed:
+            told = next(error for error in errors if error is not None)
+            self.tell("", "Trouble", f"{len(failed)} notes on pods could not be written: {told}")
+        newer = {note.pod.metadata.uid for note in rest}
+        again = [note for note in failed if note.tries < TRIES and note.pod.metadata.uid not in newer]
+        self._notes = [*rest, *(replace(note, tries=note.tries + 1) for note in again)]
+        return 0.0 if rest else PAUSE if self._notes else inf
 
     def forget_all_but(self, gangs: Collection[str]) -> None:
         """Gangs that are gone need no memory."""

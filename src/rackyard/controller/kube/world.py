@@ -1,71 +1,26 @@
-"""What the cluster is to a decision: which nodes of the site take pods, and who uses what of it. Pure."""
+"""What the cluster is to a decision: which nodes of the site take pods, and what a plan says of them. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
-from rackyard.controller.kube.objects import DOMAIN, RACK, RAILS, SEATS, GangPlan, Node, Pod
+from rackyard.controller.kube.objects import DOMAIN, RACK, RAILS, GangPlan, Node, Pod
 from rackyard.fabric import Site
-from rackyard.placement import Occupancy, Placement, Seat, Segment
+from rackyard.placement import Placement, Seat, Segment
 
 MOST_GPUS = 32
 """GPUs of a node that placement can tell apart (`placement.Yard`)."""
+_NO_GPUS = "has no allocatable GPUs; does its device plugin run?"
 
 
 def out_of_use(site: Site, nodes: Mapping[str, Node]) -> dict[str, str]:
-    """Nodes of the site that take no pods, and why: those that the cluster does not know are among them, and those
-    that are marked as faulty, if not yet or no longer cordoned.
+    """Nodes of the site that take no pods, and why: those that the cluster does not know are among them, those that are
+    marked as faulty, if not yet or no longer cordoned, and those whose device plugin offers no GPUs.
     """
     out = {node.name: "not in the cluster" for node in site.nodes if node.name not in nodes}
-    told = {name: node.trouble or node.fault for name, node in nodes.items() if site.has_node(name)}
-    return out | {name: why for name, why in told.items() if why}
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Who uses what."""
-
-    occupancy: Occupancy
-    alone: Mapping[str, tuple[Pod, tuple[int, ...]]]
-    """Pods on nodes that no plan speaks for, by key, and the GPUs that they are taken to have."""
-
-
-def held(pods: Iterable[Pod], plans: Iterable[GangPlan], site: Site) -> Held:
-    """GPUs in use: of pods on nodes, and of plans whose pods are not there yet. Which GPUs a pod has is known of those
-    that we placed; of others the first ones that nobody else is known to have.
-    """
-    used: dict[str, set[int]] = {}
-    owners: dict[str, list[str]] = {}
-    alone: dict[str, tuple[Pod, tuple[int, ...]]] = {}
-
-    def take(node: str, gpus: Iterable[int], owner: str) -> None:
-        used.setdefault(node, set()).update(gpus)
-        owners.setdefault(node, []).append(owner)
-
-    planned: set[str] = set()
-    for plan in plans:
-        planned.update(member.uid for member in plan.spec.members)
-        for member in plan.spec.members:
-            take(member.node, gpus_in(member.seats), plan.key)
-        for spare in plan.spec.spares:
-            if site.has_node(spare):
-                take(spare, (gpu.index for gpu in site.node(spare).gpus), plan.key)
-    unknown: list[tuple[Pod, int]] = []
-    for pod in pods:
-        node = pod.spec.node_name
-        if not node or pod.over or pod.metadata.uid in planned or not site.has_node(node):
-            continue
-        if told := gpus_in(pod.metadata.annotations.get(SEATS, "")):
-            take(node, told, pod.key)
-            alone[pod.key] = (pod, tuple(told))
-        elif (count := gpus_of(pod)) > 0:
-            unknown.append((pod, count))
-    for pod, count in unknown:
-        busy = used.get(pod.spec.node_name, ())
-        free = [gpu.index for gpu in site.node(pod.spec.node_name).gpus if gpu.index not in busy][:count]
-        take(pod.spec.node_name, free, pod.key)
-        alone[pod.key] = (pod, tuple(free))
-    everybody = {node: tuple(names) for node, names in owners.items()}
-    return Held(Occupancy({node: frozenset(gpus) for node, gpus in used.items()}, everybody), alone)
+    for name, node in nodes.items():
+        if site.has_node(name):
+            why = node.trouble or node.fault or (_NO_GPUS if not node.gpus and site.node(name).gpus else "")
+            out |= {name: why} if why else {}
+    return out
 
 
 def lost(plan: GangPlan, nodes: Mapping[str, Node], load: Mapping[str, list[Pod]]) -> dict[str, str]:
@@ -79,7 +34,9 @@ def lost(plan: GangPlan, nodes: Mapping[str, Node], load: Mapping[str, list[Pod]
             found[member.node] = "was deleted"
         elif node.trouble:
             found[member.node] = node.trouble
-        elif int(node.status.allocatable.gpus) - sum(map(gpus_of, others)) < len(gpus_in(member.seats)):
+        elif node.gpus < (needed := len(gpus_in(member.seats))):
+            found[member.node] = f"had {node.gpus} allocatable GPUs"
+        elif node.gpus - sum(map(gpus_of, others)) < needed:
             found[member.node] = "was taken by another pod"
     return found
 
