@@ -1,5 +1,6 @@
 """What is said of gangs on their pods: after what they wait for is done, and a bounded number at a time."""
 
+import copy
 from datetime import timedelta
 
 from tests.controller.kube.clusterlike import Desk, Server, whole
@@ -39,6 +40,20 @@ def test_of_two_things_said_at_once_the_later_one_is_the_condition() -> None:
     assert desk.server.condition("a-0")["reason"] == "Bound"
     told = [reason for name, reason, _ in desk.server.events if name == "a-0"]
     assert told == ["GangPlaced", "GangReleased", "GangBound"]
+
+
+def test_of_a_gang_whose_pods_come_one_by_one_only_some_is_said() -> None:
+    desk = Desk(Server(SITE))
+    desk.server.add("big", 100, annotations={"rackyard.io/gang-size": "200"})
+    template = desk.server.sets["big-0"]
+    for number in range(100, 150):
+        desk.server.sets[f"big-{number}"] = copy.deepcopy(template)
+        desk.server.sets[f"big-{number}"]["metadata"]["name"] = f"big-{number}"
+        desk.turn(0.1)
+    desk.settle()
+    told = [message for name, _, message in desk.server.events if name == "big-0"]
+    assert len(told) == 2 and told[-1] == "150 of 200 pods are there"
+    assert desk.server.condition("big-0")["message"] == "150 of 200 pods are there"
 
 
 def test_a_pod_that_went_before_it_was_told_is_no_trouble() -> None:

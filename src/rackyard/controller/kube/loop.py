@@ -26,8 +26,10 @@ from rackyard.controller.kube.rounds import Round
 from rackyard.errors import UsageError
 from rackyard.fabric import Site
 
-SETTLE = 0.05
-"""Seconds for which events are gathered before gangs are looked at."""
+SETTLE, SHARE = (0.05, 0.5), 0.2
+"""Seconds for which events are gathered before gangs are looked at, at least and at most: so that looking takes no more
+than that share of a core while thousands of pods are bound, which needs it more. What has to go on at once never waits.
+"""
 _VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
 _KINDS: tuple[What[Any], ...] = (
     What("/api/v1/pods", Pod),
@@ -74,13 +76,17 @@ class KubeController:
         for thread in threads:
             thread.start()
         try:
-            due = time.monotonic()
+            due, settle = time.monotonic(), SETTLE[0]
             while not self._stopped.is_set():
-                matters = self._take(max(0.0, due - time.monotonic()))
+                matters = self._take(max(0.0, due - time.monotonic()), settle)
                 if self._synced < self._kinds:
                     due = time.monotonic() + 1.0
                 elif matters or time.monotonic() >= due:
-                    due = time.monotonic() + self._look(rounds)
+                    began = time.thread_time()
+                    wait = self._look(rounds)
+                    due = time.monotonic() + wait
+                    took = time.thread_time() - began
+                    settle = min(max(took / SHARE, SETTLE[0]), SETTLE[1]) if wait > 0 else 0.0
         finally:
             for watch in watches:
                 watch.stop()
@@ -139,19 +145,16 @@ class KubeController:
         for event in watch:
             self._events.put((kind, event))
 
-    def _take(self, wait: float) -> bool:
-        """Take in what happened within `wait` seconds; whether any of it can matter."""
+    def _take(self, wait: float, settle: float) -> bool:
+        """Take in what happens within `wait` seconds, and within `settle` more; whether any of it can matter."""
+        matters = False
         try:
             matters = self._heed(*self._events.get(timeout=wait))
+            until = time.monotonic() + settle
+            while True:
+                matters |= self._heed(*self._events.get(timeout=max(0.0, until - time.monotonic())))
         except queue.Empty:
-            return False
-        until = time.monotonic() + SETTLE
-        while (left := until - time.monotonic()) > 0:
-            try:
-                matters |= self._heed(*self._events.get(timeout=left))
-            except queue.Empty:
-                break
-        return matters
+            return matters
 
     def _heed(self, kind: type, event: Any) -> bool:
         if kind is Node and self.nodes is not None:

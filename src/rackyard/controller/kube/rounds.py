@@ -56,13 +56,13 @@ class Round:
             self._going.on(latest, changed)
             self._records.tidy(latest.keys() | self.cache.gangs().keys())
         self._waiting.place([gang for gang in found.values() if isinstance(gang, Gang)], columns)
-        self._tell()
+        self._tell(now)
         return self._records.soon
 
-    def _tell(self) -> None:
+    def _tell(self, now: datetime) -> None:
         """Write what was said: a little where gangs have to go on at once, more where they don't."""
         for _ in range(1 if self._records.soon <= 0 else BATCHES):
-            pause = self._voice.flush()
+            pause = self._voice.flush(now)
             if pause > 0:
                 break
         self._records.again(pause)
