@@ -118,15 +118,14 @@ def test_kueue_decides_when_and_rackyard_where(yard: Cluster) -> None:
         assert [pod["spec"]["nodeName"] for pod in pods(yard, "first")] == [member["node"] for member in members]
         until("they run", lambda: "attempt 1 runs: 4 pods on 4 nodes" in ask(yard, "why", "first").out)
         answer = ask(yard, "why", "second").out
-        assert (
-            answer.startswith(lacks) and GPU in answer.splitlines()[0] and "kubectl describe localqueue jobs" in answer
-        )
+        assert answer.startswith(lacks) and GPU in answer.splitlines()[0] and " describe localqueue jobs" in answer
         assert suspended(yard, "second") and not pods(yard, "second")
         rows = {tuple(line.split()[:4]) for line in ask(yard, "ps").out.splitlines()[1:]}
         assert rows == {("first", "running", "16", "1"), ("second", "pending", "16", "0")}
         assert ask(yard, "attempts", "first").out.splitlines()[1].split()[0] == "1"
         refused = ask(yard, "cancel", "first", "-y")
-        assert refused.code == 2 and "kubectl -n default delete job.batch first" in refused.err, refused
+        kubectl = f"kubectl -n default --kubeconfig {yard.kubeconfig}"
+        assert refused.code == 2 and f"{kubectl} delete job.batch first" in refused.err, refused
         assert not suspended(yard, "first") and len(pods(yard, "first")) == 4
         withdraw(yard, "first")
         told.wait("second", "Bound")
