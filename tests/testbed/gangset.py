@@ -1,13 +1,13 @@
 """Gangs as StatefulSets on a real API server: what makes their pods, who places them, and what is asked about them."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.testbed.told import Told as Said
+from tests.testbed.told import running
 
 from rackyard.backends.kubernetes.client import connect
 from rackyard.controller.kube.loop import KubeController
@@ -41,14 +41,8 @@ def controller(bed: Cluster) -> Iterator[Told]:
     told = Told()
     with connect(str(bed.kubeconfig)) as client:
         loop = KubeController(client, SITE, told)
-        thread = threading.Thread(target=loop.run)
-        thread.start()
-        try:
+        with running(loop):
             yield told
-        finally:
-            loop.stop()
-            thread.join(30)
-            assert not thread.is_alive()
 
 
 def template(gang: str, size: int, scheduler: str, request: dict[str, Any]) -> dict[str, Any]:

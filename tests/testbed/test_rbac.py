@@ -14,6 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 from tests.testbed.gangkinds import definition
 from tests.testbed.gangset import Told
+from tests.testbed.told import running
 
 from rackyard.backends.kubernetes.bulk import Bulk
 from rackyard.backends.kubernetes.client import ApiError, Client, Retry, connect, node_path
@@ -230,13 +231,7 @@ def test_under_its_account_a_gang_is_placed_let_go_and_bound(ground: Ground) -> 
         ground.bed.api.delete(f"{PLANS}/namespaces/default/gangplans/{left['metadata']['name']}")
     gang(ground.bed)
     told = Told()
-    loop = KubeController(ground.client, SITE, told)
-    thread = threading.Thread(target=loop.run)
-    thread.start()
-    try:
+    with running(KubeController(ground.client, SITE, told)):
         told.wait("g", "Bound")
-    finally:
-        loop.stop()
-        thread.join(30)
     assert not any(word == "Trouble" for _, word, _ in told.lines)
     assert ground.bed.api.get(f"{PODS}/g-0")["spec"]["nodeName"] == "r01-t01"

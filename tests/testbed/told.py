@@ -1,6 +1,30 @@
 """What a loop says, kept and waited for."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+
+class Loop(Protocol):
+    """The gang loop, or the health loop."""
+
+    def run(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+@contextmanager
+def running(loop: Loop) -> Iterator[None]:
+    """The loop in a thread of its own; it has ended after."""
+    thread = threading.Thread(target=loop.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        loop.stop()
+        thread.join(30)
+        assert not thread.is_alive()
 
 
 class Told:

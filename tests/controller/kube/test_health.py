@@ -7,74 +7,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.controller.kube.healthyard import RACK, SITE, WALL, Yard
 
 from rackyard.controller.kube.attribution import Layout
-from rackyard.controller.kube.health import HELD, MOST_DOUBLED, Do, Memory, Now, Options, Verdict, decide
+from rackyard.controller.kube.health import HELD, MOST_DOUBLED, Do, Memory, Options
 from rackyard.controller.kube.objects import Mark
-from rackyard.controller.kube.signals import Doubt, Kind, Reading, Signal
+from rackyard.controller.kube.signals import Doubt, Kind
 from rackyard.errors import UsageError
-from rackyard.fabric import Site, simulate
+from rackyard.fabric import simulate
 from rackyard.faults import Cause
-
-SITE = simulate(3, 4)
-WALL = 1_800_000_000.0
-ORIGIN = {
-    Kind.NVLINK: "rackyard.io/NVLinkDown",
-    Kind.FABRIC: "rackyard.io/FabricDegraded",
-    Kind.GPU: "rackyard.io/GPUFault",
-    Kind.NIC: "rackyard.io/NICDown",
-    Kind.SWITCH: "NVSwitchDown",
-    Kind.SYSTEM: "KernelDeadlock",
-    Kind.OUT: "taint node.kubernetes.io/out-of-service",
-    Kind.LOST: "Ready=Unknown",
-}
-RACK = ("r01-t01", "r01-t02", "r01-t03", "r01-t04")
-
-
-class Yard:
-    """Nodes that do as they are told, and a controller that may be started anew."""
-
-    def __init__(self, site: Site = SITE, **options: object) -> None:
-        self.layout, self.options = Layout.of(site), Options(mode="act", **options)  # type: ignore[arg-type]
-        self.nodes = {node.name: Reading(node.name) for node in site.nodes}
-        self.memory, self.now = Memory(), 1000.0
-
-    def say(self, node: str, kind: Kind, text: str = "") -> None:
-        signal = Signal(node, kind, ORIGIN[kind], text, WALL + self.now)
-        reading = self.nodes[node]
-        ready = reading.ready and kind is not Kind.LOST
-        self.nodes[node] = replace(reading, signals=(*reading.signals, signal), ready=ready)
-
-    def clear(self, node: str, kind: Kind | None = None) -> None:
-        left = tuple(s for s in self.nodes[node].signals if kind not in (None, s.kind))
-        self.nodes[node] = replace(
-            self.nodes[node], signals=left, ready=not any(s.kind is Kind.LOST for s in left), doubts=()
-        )
-
-    def set(self, node: str, **fields: object) -> None:
-        self.nodes[node] = replace(self.nodes[node], **fields)  # type: ignore[arg-type]
-
-    def look(self, after: float = 0.0) -> Verdict:
-        """What is decided `after` seconds from now, and done at once."""
-        self.now += after
-        found = decide(self.nodes, self.layout, self.memory, self.options, Now(self.now, WALL + self.now))
-        self.memory = found.memory
-        for step in found.steps:
-            match step.do:
-                case Do.CORDON:
-                    self.set(step.on.node, cordoned=True, mark=step.mark)
-                case Do.MARK:
-                    self.set(step.on.node, mark=step.mark)
-                case Do.UNCORDON:
-                    self.set(step.on.node, cordoned=False, mark=None, overruled=(), before=step.on.mark)
-                case Do.OVERRULE:
-                    self.set(step.on.node, mark=None, overruled=(*step.on.overruled, step.mark))
-                case Do.FORGET:
-                    self.set(step.on.node, overruled=())
-        return found
-
-    def ours(self) -> list[str]:
-        return [name for name, reading in self.nodes.items() if reading.mark]
 
 
 def test_a_tray_with_a_bad_gpu_is_cordoned_at_once_with_evidence() -> None:

@@ -11,10 +11,10 @@ import pytest
 from rackyard.backends.kubernetes.bulk import Write
 from rackyard.backends.kubernetes.client import ApiError, Status
 from rackyard.backends.kubernetes.watch import Gone, Key, Put, Synced, Trouble
-from rackyard.controller.kube.health import Options
-from rackyard.controller.kube.keeper import EVENTS, RETRY, Keeper
-from rackyard.controller.kube.objects import FAULT, Node
-from rackyard.controller.kube.signals import BEFORE, OVERRULED
+from rackyard.controller.kube.health import Do, Options, Step
+from rackyard.controller.kube.keeper import EVENTS, RETRY, Keeper, patch_of
+from rackyard.controller.kube.objects import FAULT, Mark, Node
+from rackyard.controller.kube.signals import BEFORE, OVERRULED, Reading
 from rackyard.errors import RackyardError
 from rackyard.fabric import Site, simulate
 
@@ -188,21 +188,32 @@ def test_a_write_that_fails_is_said_once_and_tried_again() -> None:
     assert bench.words()[-1] == ("r01-t02", "Cordoned")
 
 
-def test_an_event_that_is_refused_stops_nothing() -> None:
-    bench = Bench(mode="observe")
-    bench.server.refuse = [403]
+def test_an_event_that_is_refused_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    one = bench.server._one
+    monkeypatch.setattr(
+        bench.server, "_one", lambda body, write: refusal(403) if write.method == "POST" else one(body, write)
+    )
     bench.fault("r01-t02")
     bench.keeper.look(0.0)
-    assert bench.words() == [("r01-t02", "FaultSeen")] and not bench.server.events
+    assert bench.words() == [("r01-t02", "FaultSeen"), ("r01-t02", "Cordoned")] and not bench.server.events
+    assert "POST" in [write.method for write in bench.server.writes]
 
 
-def test_observe_tells_and_writes_only_events() -> None:
+def test_observe_tells_and_writes_nothing() -> None:
     bench = Bench(mode="observe")
     bench.fault("r01-t02")
     for now in range(3):
         bench.keeper.look(float(now))
     assert bench.words() == [("r01-t02", "FaultSeen")] and "mode observe" in bench.told[0][2]
-    assert [write.method for write in bench.server.writes] == ["POST"]
+    assert not bench.server.writes
+
+
+def test_what_was_overruled_before_stays_overruled() -> None:
+    tray, rack = Mark("tray", "r01-t02", "a GPU", ""), Mark("rack-nvlink", "r01", "links", "")
+    step = Step(Do.OVERRULE, Reading("r01-t02", overruled=(tray,)), rack, "")
+    notes = patch_of(step).body["metadata"]["annotations"]
+    assert [each["cause"] for each in json.loads(notes[OVERRULED])] == ["tray", "rack-nvlink"]
 
 
 def test_a_node_that_healed_is_given_back_and_only_if_it_is_still_ours() -> None:

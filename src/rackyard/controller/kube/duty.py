@@ -2,10 +2,9 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from rackyard.backends.kubernetes.bulk import Write
 from rackyard.backends.kubernetes.client import JSON, ApiError, Client, Unreachable
 from rackyard.backends.kubernetes.lease import Candidate, Heard, Place, identity
 from rackyard.controller.kube.acts import PLANS
@@ -61,9 +60,8 @@ class Duty:
                 thread.join()
 
     def _keeper(self, health: Options) -> Keeper:
-        if self.act:
-            return Keeper(self.client, self.site, health, self.tell)
-        return Keeper(self.client, self.site, replace(health, mode="observe"), self.tell, _unwritten)
+        options = health if self.act else replace(health, mode="observe")
+        return Keeper(self.client, self.site, options, self.tell)
 
     def _again_and_again(self, work: Callable[[], None], over: threading.Event) -> None:
         """What nobody thought of is said, and the work goes on until the turn is over: without it, no node would be
@@ -113,7 +111,3 @@ def _greet(client: Client) -> None:
         except ApiError as error:
             if error.status.code == 401:
                 raise
-
-
-def _unwritten(writes: Sequence[Write]) -> list[bytes]:
-    return [b"" for _ in writes]

@@ -117,7 +117,7 @@ class Keeper:
             events += done
             acted = bool(done)
             again = min(again, now + RETRY) if failed else again
-        self._unsent += events
+        self._unsent += events if self.options.mode == "act" else []
         if not acted or len(self._unsent) <= EVENTS:
             events, self._unsent = self._unsent[:EVENTS], self._unsent[EVENTS:]
             if events:

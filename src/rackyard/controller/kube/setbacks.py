@@ -1,6 +1,6 @@
 """What came to nothing, and for how long it is left alone."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -36,6 +36,10 @@ class Backoff:
         at, times = self._failed.get(key, (now, 0))
         wait = min(self.most, self.first * 2.0 ** (times - 1))
         return max(0.0, wait - past) if times and (past := (now - at).total_seconds()) >= 0 else 0.0
+
+    def keep(self, keys: Collection[str]) -> None:
+        """Forget all others."""
+        self._failed = {key: each for key, each in self._failed.items() if key in keys}
 
     def waiting(self, now: datetime) -> frozenset[str]:
         """All that are left alone; the others are forgotten."""

@@ -51,7 +51,7 @@ class Waiting:
     _barred: dict[str, str] = field(default_factory=dict)
     """What was said when they were asked, by the gang that it was for."""
     _history: dict[str, list[GangPlan]] = field(default_factory=dict)
-    """Plans that have ended, by gang."""
+    """Plans that have ended, by gang, oldest first."""
 
     def place(self, gangs: list[Gang], columns: Columns) -> None:
         """Plans for those that may have one now."""
@@ -60,9 +60,12 @@ class Waiting:
         cache = self.records.cache
         latest = newest(cache.plans.values())
         self._history = {}
-        for plan in cache.plans.values():
+        for plan in sorted(cache.plans.values(), key=lambda plan: plan.spec.attempt):
             if plan.ended:
                 self._history.setdefault(plan.key, []).append(plan)
+        keys = {gang.key for gang in gangs}
+        self._unstored.keep(keys)
+        self._barred = {key: line for key, line in self._barred.items() if key in keys}
         planned = {gang.key: (gang, latest[gang.key]) for gang in gangs if _current(latest.get(gang.key))}
         known: dict[bytes, frozenset[str]] = {}
         may = [gang for gang in gangs if gang.key not in planned and self._may(gang, latest)]
@@ -70,8 +73,6 @@ class Waiting:
         if not waiting:
             self._before = Turns()
             return
-        keys = {gang.key for gang in gangs}
-        self._barred = {key: line for key, line in self._barred.items() if key in keys}
         back = {key: plan for key, plan in latest.items() if self._returns(plan)}
         began = thread_time()
         plans = [plan for key, plan in latest.items() if not plan.ended or key in back]
